@@ -1,0 +1,1 @@
+#include "base/thread_pool.h"
