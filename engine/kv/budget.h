@@ -1,0 +1,64 @@
+// What a request may spend: two decoupled budgets and the settings around them.
+//
+// Ratios are integers in parts per million from the moment they arrive; every count below is exact
+// integer arithmetic (design: floor(ppm * N / 1e6)).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace headroom::engine {
+
+inline constexpr int64_t kPpm = 1'000'000;
+
+// floor(ppm * count / 1e6) without overflow for count < 2^43.
+constexpr int64_t ScalePpm(int64_t ppm, int64_t count) { return ppm * count / kPpm; }
+
+enum class KvDecode : uint8_t { kGrow, kTyped };
+
+// The applied request: names and defaults are resolved before it gets here.
+struct KvPolicySpec {
+  std::string policy = "full";
+  int64_t retention_ppm = kPpm;              // rho
+  int64_t tsp_ppm = kPpm;                    // tau; 1 = off
+  std::optional<int64_t> retention_tokens;   // mean per layer and head; the smaller wins
+  std::optional<int64_t> tsp_tokens;         // the smaller wins
+  int32_t window = 8;
+  bool window_raw = false;  // count the window from the prompt's end, not from the last content token
+  kernels::PoolKind pool = kernels::PoolKind::kMax;
+  int32_t pool_width = 7;
+  int32_t sink_tokens = 4;
+  int32_t min_prompt = 512;       // shorter prompts keep everything
+  int32_t tsp_min_prompt = 2048;  // shorter prompts run whole
+  KvDecode decode = KvDecode::kGrow;  // kTyped for streaming
+  bool strict = false;
+};
+
+// What a policy needs to know of one prompt; the same for every layer.
+struct PromptInfo {
+  int32_t num_tokens = 0;   // N
+  int32_t content_end = 0;  // one past the last content token; N without template information
+};
+
+// What became of a request's budget. Counts are of prompt (token, layer, KV head) triples after
+// prefill; generated tokens count in none of them.
+struct KvReceipt {
+  std::string policy;
+  int64_t retention_ppm = kPpm;  // applied
+  int64_t tsp_ppm = kPpm;        // applied
+  std::vector<std::string> reasons;  // short_prompt, floor, no_head_map, head_check
+  int64_t prompt_tokens = 0;
+  int64_t propagated_tokens = 0;  // rows that ran above the TSP layer; N without TSP
+  int64_t entries = 0;
+  int64_t entries_full = 0;
+  int64_t bytes = 0;  // entries * 2 * head_dim * element size
+  int64_t bytes_full = 0;
+  int64_t pages = 0;  // page count after prefill, rounding included
+  double compress_ms = 0.0;  // scoring, selection and compaction
+};
+
+}  // namespace headroom::engine

@@ -1,0 +1,99 @@
+// KvCache: the keys and values of every sequence, and the KvStore that the forward pass writes to.
+//
+// Per (sequence, layer, KV head): a page list, a length, and the original position of each slot. No
+// code uses one head's length as "the" length. The logical position of a sequence goes on at N,
+// N + 1, ... whatever was evicted. Engine thread only.
+//
+// Life of a sequence: Open -> chunks of each phase (the engine puts RowSegments of it in batches;
+// FinishLayer scores, plans and compacts) -> FinishPhase after each phase's last forward pass ->
+// decode rows -> Close. Close may come at any time between forward passes and returns every page.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/kv/budget.h"
+#include "engine/kv/page_pool.h"
+#include "engine/kv/policy.h"
+#include "kernels/ops.h"
+#include "models/kv_store.h"
+
+namespace headroom::engine {
+
+struct KvCacheConfig {
+  int32_t num_layers = 0;
+  int32_t hidden_size = 0;          // width of stashed rows
+  float attention_scale = 0.0f;     // of window scores
+  int32_t tsp_layer = 0;
+  int32_t num_pages = 0;
+  kernels::KvGeometry geometry;
+};
+
+// The shape and size of one head, for traces and invariants.
+struct HeadSnapshot {
+  std::vector<int32_t> positions;  // [length], strictly ascending
+  std::vector<int32_t> pages;
+};
+
+class KvCache final : public models::KvStore {
+ public:
+  // Allocates the page arena. `backend`, `policies` and `clock` outlive the cache.
+  static StatusOr<std::unique_ptr<KvCache>> Create(const KvCacheConfig& config,
+                                                   kernels::Backend& backend,
+                                                   const KvPolicyRegistry& policies,
+                                                   const Clock& clock);
+  ~KvCache() override;
+
+  // Opens a sequence and returns its handle. `spec` passed the policy's Validate.
+  int32_t Open(const KvPolicySpec& spec, const PromptInfo& prompt);
+  void Close(int32_t sequence);
+
+  // The phases planned for the sequence, and the rows (prompt positions, ascending) of phase p:
+  // phase 0 is 0..N-1; later phases exist once FinishPhase(p - 1) ran.
+  std::span<const PrefillPhase> phases(int32_t sequence) const;
+  std::span<const int32_t> phase_rows(int32_t sequence, int32_t phase) const;
+
+  // After the forward pass that held the last chunk of `phase`. After the last phase the sequence
+  // decodes and its receipt is final.
+  void FinishPhase(int32_t sequence, int32_t phase);
+  const KvReceipt& receipt(int32_t sequence) const;
+
+  // Before a decode step: applies the policy's decode eviction, so that one more slot per head
+  // fits the reservation.
+  void PrepareDecode(int32_t sequence);
+
+  int64_t pages_held(int32_t sequence) const;
+  const PagePool& pool() const;
+  int32_t num_sequences() const;
+  HeadSnapshot Snapshot(int32_t sequence, int32_t layer, int32_t kv_head) const;
+
+  // Invariants of the pool and of every open sequence (docs/engine-contract.md); the first fault
+  // as Internal. Linear in the pool.
+  Status CheckInvariants() const;
+
+  // models::KvStore
+  const kernels::KvArena& arena() const override;
+  void Append(const models::RowSegment& segment, int32_t layer, const int32_t* positions,
+              int64_t* dst_slots) override;
+  const kernels::KvHeadView* View(const models::RowSegment& segment, int32_t layer,
+                                  const int32_t* positions, int32_t* visible) override;
+  void CaptureQueries(const models::RowSegment& segment, int32_t layer, const int32_t* positions,
+                      const float* queries, int64_t stride) override;
+  void StashRows(const models::RowSegment& segment, const int32_t* positions, const float* rows,
+                 int64_t stride) override;
+  void LoadStash(const models::RowSegment& segment, const int32_t* positions, float* rows,
+                 int64_t stride) override;
+  void FinishLayer(const models::RowSegment& segment, int32_t layer) override;
+
+ private:
+  struct Impl;
+  explicit KvCache(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headroom::engine
