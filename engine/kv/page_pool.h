@@ -4,6 +4,7 @@
 // sequences; KvCache owns what it takes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
