@@ -8,11 +8,11 @@ namespace headroom {
 
 }  // namespace headroom
 
-#define HEADROOM_CHECK(condition)                                   \
-  do {                                                              \
-    if (!(condition)) [[unlikely]] {                                \
-      ::headroom::CheckFailed(#condition, __FILE__, __LINE__);      \
-    }                                                               \
+#define HEADROOM_CHECK(condition)                              \
+  do {                                                         \
+    if (!(condition)) [[unlikely]] {                           \
+      ::headroom::CheckFailed(#condition, __FILE__, __LINE__); \
+    }                                                          \
   } while (false)
 
 #ifdef NDEBUG

@@ -12,9 +12,9 @@ namespace headroom {
 enum class DType : uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1 };
 
 struct DTypeInfo {
-  const char* name;      // lower case: "f32", "q4_1"
-  int32_t block_size;    // elements a block; 1 for plain types
-  int32_t block_bytes;   // bytes a block
+  const char* name;     // lower case: "f32", "q4_1"
+  int32_t block_size;   // elements a block; 1 for plain types
+  int32_t block_bytes;  // bytes a block
 };
 
 constexpr DTypeInfo GetDTypeInfo(DType dtype) {

@@ -66,12 +66,12 @@ inline std::string StatusMessage(const Status& status) {
 }  // namespace headroom
 
 // Returns from the enclosing function when `expr` (a Status) is not OK.
-#define HEADROOM_RETURN_IF_ERROR(expr)             \
-  do {                                             \
-    ::headroom::Status headroom_status_ = (expr);  \
-    if (!headroom_status_.ok()) {                  \
-      return headroom_status_;                     \
-    }                                              \
+#define HEADROOM_RETURN_IF_ERROR(expr)            \
+  do {                                            \
+    ::headroom::Status headroom_status_ = (expr); \
+    if (!headroom_status_.ok()) {                 \
+      return headroom_status_;                    \
+    }                                             \
   } while (false)
 
 #define HEADROOM_CONCAT_INNER_(a, b) a##b

@@ -28,8 +28,8 @@ TEST(F16Test, MatchesTheDefinitionOfTheFormat) {
   for (uint32_t bits = 0; bits < 0x7c00u; ++bits) {
     const int exponent = static_cast<int>(bits >> 10);
     const double mantissa = bits & 0x3ffu;
-    const double expected = exponent == 0 ? std::ldexp(mantissa, -24)
-                                          : std::ldexp(1024.0 + mantissa, exponent - 25);
+    const double expected =
+        exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024.0 + mantissa, exponent - 25);
     ASSERT_EQ(F16ToFloat(static_cast<uint16_t>(bits)), static_cast<float>(expected)) << bits;
     ASSERT_EQ(F16ToFloat(static_cast<uint16_t>(bits | 0x8000u)), static_cast<float>(-expected));
   }

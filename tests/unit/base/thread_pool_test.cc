@@ -44,9 +44,8 @@ TEST_P(ThreadPoolTest, IsReusableTenThousandTimesAndPublishesPlainWrites) {
   ThreadPool pool(GetParam());
   std::vector<int64_t> sums(kCount, 0);
   for (int64_t call = 0; call < kCalls; ++call) {
-    pool.ParallelFor(kCount, [&](int64_t index, int) {
-      sums[static_cast<size_t>(index)] += call + index;
-    });
+    pool.ParallelFor(kCount,
+                     [&](int64_t index, int) { sums[static_cast<size_t>(index)] += call + index; });
   }
   for (int64_t index = 0; index < kCount; ++index) {
     EXPECT_EQ(sums[static_cast<size_t>(index)], kCalls * (kCalls - 1) / 2 + kCalls * index);
