@@ -61,8 +61,12 @@ class Tokenizer {
   virtual bool add_bos() const = 0;    // the model wants a BOS in front of plain text
 
   // Tokenises text as a whole. Special tokens (control and user-defined pieces) are recognised
-  // only in bytes outside `message_ranges`; elsewhere their spelling is plain text. No BOS is
-  // added. Invalid UTF-8 is encoded byte by byte, never refused.
+  // only in bytes outside `message_ranges`; elsewhere their spelling is plain text. One exception:
+  // a user-defined piece of letters, digits, marks and white space alone (a run of spaces, a rare
+  // letter) is a word of the vocabulary, not markup, and is recognised everywhere. No BOS is
+  // added. Invalid UTF-8 is encoded byte by byte, never refused; a byte for which the vocabulary
+  // has no piece becomes U+FFFD's pieces ("gpt2"), else the unknown token, else nothing.
+  // `message_ranges` may also be empty ranges; past the end of the text they mean nothing.
   virtual Encoding Encode(const ProvenancedText& text) const = 0;
 
   // Plain text: all of it a message when !parse_special, all of it template otherwise.
@@ -83,8 +87,11 @@ class Tokenizer {
   virtual bool strips_leading_space() const = 0;
 };
 
-// Errors: unknown model or pre-tokenizer (named), merges that do not name tokens, ids out of range,
-// byte tokens that are malformed. The message says which entry.
+// Errors: unknown model or pre-tokenizer (named), lists of other lengths than the vocabulary's,
+// merges that do not name tokens, ids out of range, byte tokens that are malformed, scores that
+// are not numbers or missing ("llama"). The message says which entry. Of two equal pieces of a
+// kind, encoding uses the lower id. BOS and EOS count as control tokens where the file calls them
+// normal.
 StatusOr<std::unique_ptr<Tokenizer>> CreateTokenizer(TokenizerData data);
 
 // The 256-byte tokenizer of builtin:tiny: ids 0..255 are bytes, then `special_pieces` as control
