@@ -1,0 +1,367 @@
+#include "server/budget_resolver.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace headroom::server {
+namespace {
+
+using engine::KvDecode;
+using engine::KvPolicySpec;
+using engine::kPpm;
+
+// Policies of the design that this build does not have.
+constexpr std::array<std::string_view, 8> kUnbuiltPolicies = {
+    "h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer", "gemfilter", "fastgen", "adaptive"};
+
+std::string RatioText(int64_t ppm) {
+  std::string text = fmt::format("{}.{:06d}", ppm / kPpm, ppm % kPpm);
+  while (text.back() == '0') {
+    text.pop_back();
+  }
+  if (text.back() == '.') {
+    text.pop_back();
+  }
+  return text;
+}
+
+// Takes one field after the other: the first source that names it wins.
+class FieldReader {
+ public:
+  FieldReader(const BudgetFields& body, const BudgetFields& header, ResolvedBudget* resolved)
+      : body_(body), header_(header), resolved_(resolved) {}
+
+  template <typename T>
+  std::optional<T> Take(std::string_view name, std::optional<T> BudgetFields::*field) {
+    const std::optional<T>& from_body = body_.*field;
+    const std::optional<T>& from_header = header_.*field;
+    if (from_body.has_value() && from_header.has_value() && *from_body != *from_header) {
+      conflict_ = std::string(name);
+    }
+    source_ = from_body.has_value() ? "body" : from_header.has_value() ? "header" : "default";
+    return from_body.has_value() ? from_body : from_header;
+  }
+
+  // The name as the client wrote it in the source that the last Take read from.
+  std::string Param(std::string_view name) const {
+    if (source_ != "header") {
+      return std::string(name);
+    }
+    std::string param = "x-" + std::string(name);
+    std::replace(param.begin(), param.end(), '_', '-');
+    return param;
+  }
+
+  // Records what was asked.
+  void Note(std::string_view name, std::string value_text) {
+    resolved_->asked.push_back({std::string(name), std::move(value_text), source_});
+  }
+
+  std::optional<ApiError> Integer(std::string_view name, std::optional<int64_t> BudgetFields::*field,
+                                  int64_t least, int64_t most, std::optional<int64_t>* out) {
+    *out = Take(name, field);
+    if (!out->has_value()) {
+      return std::nullopt;
+    }
+    if (**out < least || **out > most) {
+      return BadRequest("invalid_budget",
+                        fmt::format("{}: got {}, wanted {} to {}", Param(name), **out, least, most),
+                        Param(name));
+    }
+    Note(name, fmt::format("{}", **out));
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> Ratio(std::string_view name, std::optional<int64_t> BudgetFields::*field,
+                                std::optional<int64_t>* out) {
+    *out = Take(name, field);
+    if (!out->has_value()) {
+      return std::nullopt;
+    }
+    if (**out < 1 || **out > kPpm) {
+      return BadRequest(
+          "invalid_budget",
+          fmt::format("{}: wanted a ratio in (0, 1] with at most six decimal places", Param(name)),
+          Param(name));
+    }
+    Note(name, RatioText(**out));
+    return std::nullopt;
+  }
+
+  const std::string& source() const { return source_; }
+  const std::string& conflict() const { return conflict_; }
+
+ private:
+  const BudgetFields& body_;
+  const BudgetFields& header_;
+  ResolvedBudget* resolved_;
+  std::string source_ = "default";
+  std::string conflict_;  // a field on which the sources disagree
+};
+
+constexpr int64_t kMaxTokens = int64_t{1} << 31;
+
+ApiError PolicyUnsupported(const std::string& message, const std::string& param) {
+  return BadRequest("policy_unsupported", message, param);
+}
+
+class Resolver {
+ public:
+  Resolver(const BudgetFields& body, const BudgetFields& header,
+           const engine::KvPolicyRegistry& policies, int64_t prompt_tokens)
+      : body_(body),
+        header_(header),
+        policies_(policies),
+        prompt_tokens_(prompt_tokens),
+        reader_(body, header, &resolved_) {}
+
+  std::variant<ResolvedBudget, ApiError> Run() {
+    using Step = std::optional<ApiError> (Resolver::*)();
+    for (Step step : {&Resolver::Unsupported, &Resolver::Budgets, &Resolver::Window,
+                      &Resolver::Settings, &Resolver::Policy, &Resolver::Decode,
+                      &Resolver::Strict}) {
+      if (std::optional<ApiError> error = (this->*step)(); error.has_value()) {
+        return *error;
+      }
+    }
+    return std::move(resolved_);
+  }
+
+ private:
+  KvPolicySpec& spec() { return resolved_.spec; }
+
+  std::optional<ApiError> Unsupported() {
+    for (const BudgetFields* fields : {&body_, &header_}) {
+      if (!fields->unsupported.empty()) {
+        const std::string& name = fields->unsupported.front();
+        return BadRequest("unsupported_parameter",
+                          fmt::format("{}: no policy of this server uses it", name), name);
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> Budgets() {
+    if (auto error = reader_.Ratio("kv_retention", &BudgetFields::kv_retention_ppm, &retention_)) {
+      return error;
+    }
+    if (auto error = reader_.Ratio("tsp_ratio", &BudgetFields::tsp_ratio_ppm, &tsp_)) {
+      return error;
+    }
+    if (auto error = reader_.Integer("kv_retention_tokens", &BudgetFields::kv_retention_tokens, 1,
+                                     kMaxTokens, &spec().retention_tokens)) {
+      return error;
+    }
+    return reader_.Integer("tsp_tokens", &BudgetFields::tsp_tokens, 1, kMaxTokens,
+                           &spec().tsp_tokens);
+  }
+
+  std::optional<ApiError> Window() {
+    std::optional<int64_t> raw;
+    std::optional<int64_t> content;
+    if (auto error =
+            reader_.Integer("kv_window", &BudgetFields::kv_window, 1, 256, &content)) {
+      return error;
+    }
+    if (auto error =
+            reader_.Integer("kv_window_raw", &BudgetFields::kv_window_raw, 1, 256, &raw)) {
+      return error;
+    }
+    if (raw.has_value() && content.has_value()) {
+      return BadRequest("invalid_budget", "kv_window and kv_window_raw: wanted one of them",
+                        reader_.Param("kv_window_raw"));
+    }
+    spec().window_raw = raw.has_value();
+    spec().window = static_cast<int32_t>(raw.value_or(content.value_or(spec().window)));
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> Settings() {
+    if (const auto pool = reader_.Take("kv_pool", &BudgetFields::kv_pool); pool.has_value()) {
+      if (*pool != "max" && *pool != "avg") {
+        return BadRequest("invalid_budget",
+                          fmt::format("{}: wanted max or avg", reader_.Param("kv_pool")),
+                          reader_.Param("kv_pool"));
+      }
+      spec().pool = *pool == "max" ? kernels::PoolKind::kMax : kernels::PoolKind::kAvg;
+      reader_.Note("kv_pool", fmt::format("\"{}\"", *pool));
+    }
+    std::optional<int64_t> value;
+    if (auto error =
+            reader_.Integer("kv_pool_width", &BudgetFields::kv_pool_width, 1, 31, &value)) {
+      return error;
+    }
+    if (value.has_value()) {
+      if (*value % 2 == 0) {
+        return BadRequest("invalid_budget",
+                          fmt::format("{}: got {}, wanted an odd number from 1 to 31",
+                                      reader_.Param("kv_pool_width"), *value),
+                          reader_.Param("kv_pool_width"));
+      }
+      spec().pool_width = static_cast<int32_t>(*value);
+    }
+    if (auto error =
+            reader_.Integer("kv_sink_tokens", &BudgetFields::kv_sink_tokens, 0, 64, &value)) {
+      return error;
+    }
+    spec().sink_tokens = static_cast<int32_t>(value.value_or(spec().sink_tokens));
+    if (auto error = reader_.Integer("kv_min_prompt", &BudgetFields::kv_min_prompt, 0, kMaxTokens - 1,
+                                     &value)) {
+      return error;
+    }
+    spec().min_prompt = static_cast<int32_t>(value.value_or(spec().min_prompt));
+    if (auto error = reader_.Integer("tsp_min_prompt", &BudgetFields::tsp_min_prompt, 0,
+                                     kMaxTokens - 1, &value)) {
+      return error;
+    }
+    spec().tsp_min_prompt = static_cast<int32_t>(value.value_or(spec().tsp_min_prompt));
+    if (const auto strict = reader_.Take("kv_strict", &BudgetFields::kv_strict)) {
+      spec().strict = *strict;
+      reader_.Note("kv_strict", *strict ? "true" : "false");
+    }
+    return std::nullopt;
+  }
+
+  // Which policy, and the budgets that the request leaves open.
+  std::optional<ApiError> Policy() {
+    const auto name = reader_.Take("kv_policy", &BudgetFields::kv_policy);
+    const std::string param = reader_.Param("kv_policy");
+    const bool names_budget = retention_.has_value() || tsp_.has_value() ||
+                              spec().retention_tokens.has_value() || spec().tsp_tokens.has_value();
+    if (name.has_value()) {
+      if (policies_.Find(*name) == nullptr) {
+        return UnknownPolicy(*name, param);
+      }
+      spec().policy = *name;
+      reader_.Note("kv_policy", fmt::format("\"{}\"", *name));
+    } else if (names_budget) {
+      spec().policy = "fastkv";  // the head map's policy needs a head map
+      resolved_.reasons.push_back("no_head_map");
+    }
+    const bool policy_alone = name.has_value() && !names_budget;
+    const int64_t open_retention =
+        policy_alone && spec().policy != "full" ? kPpm / 5 : kPpm;
+    const int64_t open_tsp = policy_alone && spec().policy == "fastkv" ? kPpm / 5 : kPpm;
+    spec().retention_ppm = retention_.value_or(open_retention);
+    spec().tsp_ppm = tsp_.value_or(open_tsp);
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> UnknownPolicy(const std::string& name, const std::string& param) {
+    if (std::find(kUnbuiltPolicies.begin(), kUnbuiltPolicies.end(), name) !=
+        kUnbuiltPolicies.end()) {
+      return PolicyUnsupported(
+          fmt::format("{}: this server does not have the policy {} yet", param, name), param);
+    }
+    return BadRequest("invalid_budget",
+                      fmt::format("{}: unknown policy, wanted one of {}", param,
+                                  fmt::join(policies_.Names(), ", ")),
+                      param);
+  }
+
+  std::optional<ApiError> Decode() {
+    const bool streams = spec().policy == "streaming";
+    spec().decode = streams ? KvDecode::kTyped : KvDecode::kGrow;
+    if (const auto decode = reader_.Take("kv_decode", &BudgetFields::kv_decode)) {
+      const std::string param = reader_.Param("kv_decode");
+      if (*decode != "grow" && *decode != "typed") {
+        return BadRequest("invalid_budget", fmt::format("{}: wanted grow or typed", param), param);
+      }
+      spec().decode = *decode == "typed" ? KvDecode::kTyped : KvDecode::kGrow;
+      reader_.Note("kv_decode", fmt::format("\"{}\"", *decode));
+    }
+    const Status valid = policies_.Find(spec().policy)->Validate(spec());
+    if (!valid.ok()) {
+      return PolicyUnsupported(StatusMessage(valid), "kv_policy");
+    }
+    return std::nullopt;
+  }
+
+  // What a strict request refuses before anything runs; otherwise the receipt tells.
+  std::optional<ApiError> Strict() {
+    if (!reader_.conflict().empty()) {
+      if (spec().strict) {
+        return BadRequest("budget_conflict",
+                          fmt::format("{}: body and header disagree", reader_.conflict()),
+                          reader_.conflict());
+      }
+      resolved_.reasons.push_back("budget_conflict");
+    }
+    const bool cuts_kv = spec().retention_ppm < kPpm || spec().retention_tokens.has_value();
+    const bool cuts_rows = spec().tsp_ppm < kPpm || spec().tsp_tokens.has_value();
+    const bool is_short = (cuts_kv && prompt_tokens_ < spec().min_prompt) ||
+                          (cuts_rows && prompt_tokens_ < spec().tsp_min_prompt);
+    if (is_short && spec().strict) {
+      return BadRequest(
+          "budget_not_exact",
+          fmt::format("the prompt has {} tokens: shorter than kv_min_prompt {} or tsp_min_prompt "
+                      "{}, it would be left whole",
+                      prompt_tokens_, spec().min_prompt, spec().tsp_min_prompt),
+          "kv_strict");
+    }
+    return std::nullopt;
+  }
+
+  const BudgetFields& body_;
+  const BudgetFields& header_;
+  const engine::KvPolicyRegistry& policies_;
+  const int64_t prompt_tokens_;
+  ResolvedBudget resolved_;
+  FieldReader reader_;
+  std::optional<int64_t> retention_;
+  std::optional<int64_t> tsp_;
+};
+
+}  // namespace
+
+std::variant<ResolvedBudget, ApiError> ResolveBudget(const BudgetFields& body,
+                                                     const BudgetFields& header,
+                                                     const engine::KvPolicyRegistry& policies,
+                                                     int64_t prompt_tokens) {
+  return Resolver(body, header, policies, prompt_tokens).Run();
+}
+
+std::optional<int64_t> ParseRatioPpm(std::string_view text) {
+  int64_t whole = 0;
+  int64_t fraction = 0;
+  int64_t scale = kPpm;
+  size_t i = 0;
+  for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+    if (i > 6) {
+      return std::nullopt;
+    }
+    whole = whole * 10 + (text[i] - '0');
+  }
+  const bool has_whole = i > 0;
+  bool has_fraction = false;
+  if (i < text.size() && text[i] == '.') {
+    for (++i; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+      if (scale == 1) {
+        return std::nullopt;
+      }
+      scale /= 10;
+      fraction += (text[i] - '0') * scale;
+      has_fraction = true;
+    }
+  }
+  if (i != text.size() || !(has_whole || has_fraction)) {
+    return std::nullopt;
+  }
+  return whole * kPpm + fraction;
+}
+
+std::optional<int64_t> RatioToPpm(double value) {
+  if (!std::isfinite(value) || std::abs(value) > 1e6) {
+    return std::nullopt;
+  }
+  const double scaled = value * static_cast<double>(kPpm);
+  const double rounded = std::round(scaled);
+  // A decimal with six places is off by rounding only; a seventh place is off by 0.1 or more.
+  if (std::abs(scaled - rounded) > 1e-3) {
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(rounded);
+}
+
+}  // namespace headroom::server
