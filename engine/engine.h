@@ -22,8 +22,8 @@
 namespace headroom::engine {
 
 struct EngineConfig {
-  SchedulerLimits limits;
-  int32_t max_context_tokens = 0;  // prompt + generated; at most the model's
+  SchedulerLimits limits;          // num_pages 0: the whole pool
+  int32_t max_context_tokens = 0;  // prompt + generated; at most the model's; 0: the model's
   // Test hook: KvCache::CheckInvariants and the engine's own after every step (aborts on a fault).
   bool check_invariants = false;
 };
@@ -58,23 +58,29 @@ struct EngineStats {
   int64_t generated_tokens = 0;   // since start
   int64_t entries_kept = 0;       // of finished prefills, since start
   int64_t entries_dropped = 0;
-  // Work counters of the decoupling proof: rows that ran each layer, attended (row, slot) pairs.
-  int64_t layer_rows = 0;
-  int64_t attended_slots = 0;
+  // Work counters of the decoupling proof, since start.
+  int64_t layer_rows = 0;      // (row, layer) pairs that ran whole; a kv_tail's extra layer does not
+  int64_t attended_slots = 0;  // (row, slot) pairs, over layers and KV heads
 };
 
 class Engine {
  public:
-  // All references outlive the engine; `tokenizer` may be null.
+  // All references outlive the engine; `tokenizer` may be null. `clock` measures forward passes, so
+  // that step_time_ns can shrink chunks; null: it never does. What is computed does not depend on
+  // it.
   Engine(const EngineConfig& config, models::Model& model, KvCache& cache,
-         const KvPolicyRegistry& policies, const models::Tokenizer* tokenizer);
+         const KvPolicyRegistry& policies, const models::Tokenizer* tokenizer,
+         const Clock* clock = nullptr);
   ~Engine();
 
-  // Whether the request can ever run alone on an empty pool and within the context: OK, OutOfRange
-  // (context length; message has both numbers) or ResourceExhausted (pool). Const data only: any
-  // thread.
+  // Whether the request can ever run alone on an empty pool and within the context: OK,
+  // InvalidArgument (no prompt, ids, policy settings), OutOfRange (context length; message has both
+  // numbers) or ResourceExhausted (pool). Const data only: any thread.
   Status CheckFits(const Request& request) const;
 
+  // Takes the commands in order, expires deadlines (`now_ns` on the clock of Request::deadline_ns),
+  // then runs one plan. A submitted request that CheckFits refuses, or that finds max_queued
+  // others waiting, fails at once.
   std::vector<EngineEvent> Step(int64_t now_ns, std::vector<Command> commands);
 
   // Whether Step would do something without new commands.

@@ -1,54 +1,34 @@
-// The engine thread, its inbox, and the streams through which transports read.
+// The engine thread and its inbox; transports read through event streams.
 //
 // Submit and Cancel may be called from any thread and never block on the engine. Each accepted
 // request gets exactly one terminal event on its stream. Idle, the thread sleeps on a condition
-// variable; it never polls.
+// variable; it never polls. The inbox is bounded: max_queued submissions, one cancellation for each
+// request in flight.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/event_stream.h"
 #include "engine/request.h"
 
 namespace headroom::engine {
 
-// The events of one request, written by the engine thread and read by one reader. Adjacent kTokens
-// events are merged while nobody reads, so a slow reader costs bounded memory.
-class EventStream {
- public:
-  // `wake` is called (engine thread) whenever events become available after the stream was empty.
-  // It must not block. May be empty for readers that use Wait.
-  explicit EventStream(std::function<void()> wake);
-  ~EventStream();
-
-  // The next event, or nothing when none is there yet. Reader thread.
-  std::optional<RequestEvent> TryNext();
-  // Blocks for the next event. Reader thread; for tools and tests.
-  RequestEvent Wait();
-
-  // Engine thread.
-  void Push(RequestEvent event);
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 class EngineLoop {
  public:
-  // References outlive the loop. The thread starts in Start().
+  // References outlive the loop. The thread starts in Start(). At most `max_queued` (>= 1) requests
+  // wait for admission.
   EngineLoop(Engine& engine, const Clock& clock, int32_t max_queued);
   ~EngineLoop();  // Stop()
 
   void Start();
 
-  // Queues a request. Errors: InvalidArgument, OutOfRange, ResourceExhausted from
+  // Queues a request; `wake` is its stream's. Errors: InvalidArgument, OutOfRange, ResourceExhausted from
   // Engine::CheckFits (can never run), Unavailable when the queue is full or the loop drains.
   StatusOr<std::shared_ptr<EventStream>> Submit(std::shared_ptr<const Request> request,
                                                 std::function<void()> wake);
@@ -60,7 +40,8 @@ class EngineLoop {
   bool draining() const;
   // True when nothing is queued or running.
   bool idle() const;
-  // Fails everything in flight with `status` and joins the thread.
+  // Fails everything in flight with `status` (not OK) and joins the thread; every stream has its
+  // terminal event when it returns. Later submissions are refused. Idempotent.
   void Stop(const Status& status);
 
   // After each step; any thread.

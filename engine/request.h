@@ -35,7 +35,9 @@ struct StopCriteria {
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop_strings;   // 1..256 bytes each
   bool include_stop_string = false;
-  int32_t min_new_tokens = 0;              // EOS and stops are not taken before
+  // So many tokens come first, whatever they are: EOS and stop tokens are not sampled before, stop
+  // strings not taken.
+  int32_t min_new_tokens = 0;
 };
 
 struct Request {
@@ -91,14 +93,16 @@ struct RequestEvent {
   // kFinished
   FinishReason finish_reason = FinishReason::kStop;
   std::optional<std::string> stop_string;  // which one ended it
-  std::optional<int32_t> stop_token;       // or which token
+  std::optional<int32_t> stop_token;       // or which of stop_token_ids; an EOS sets neither
   std::optional<KvTrace> kv_trace;
 
   // The terminal kinds; kFinished has a final receipt.
   RequestUsage usage;
   KvReceipt receipt;
 
-  // kFailed
+  // kFailed. DeadlineExceeded: deadline_ns passed. Aborted: queue_deadline_ns passed before the
+  // request was admitted. Unavailable: the queue was full. CheckFits's errors. Else what FailAll
+  // said.
   Status status;
 };
 

@@ -26,7 +26,9 @@ struct SchedulerLimits {
 
 struct WaitingView {
   RequestId id = 0;
-  int64_t peak_pages = 0;  // max(prefill peak, steady)
+  int64_t peak_pages = 0;            // max(prefill peak, steady)
+  int64_t phase_rows_left = 0;       // rows of its first phase
+  int32_t num_layers_of_phase = 0;
 };
 
 struct RunningView {
@@ -59,9 +61,19 @@ struct StepPlan {
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits) : limits_(limits) {}
+
+  // Whenever a sequence runs or the front of the queue fits, the plan holds at least one row.
+  // Oldest first everywhere; with more decoding sequences than rows the youngest sit out. When
+  // sequences decode, prompt chunks shrink so that the step takes about step_time_ns, a row of a
+  // phase of k layers counting k / num_layers; without row_ns, and when none decodes, max_rows
+  // alone limits them. At least min(min_chunk, max_rows / 2) rows stay open to prompts.
   StepPlan Plan(const SchedulerView& view) const;
 
  private:
+  void PlanAdmission(const SchedulerView& view, StepPlan& plan) const;
+  int32_t PlanDecode(const SchedulerView& view, bool has_prefill, StepPlan& plan) const;
+  double PrefillCost(const SchedulerView& view, int32_t num_decode_rows) const;
+
   SchedulerLimits limits_;
 };
 

@@ -67,6 +67,8 @@ class KvCache final : public models::KvStore {
   // fits the reservation.
   void PrepareDecode(int32_t sequence);
 
+  // What the policies are given; constant.
+  const KvModelShape& shape() const;
   int64_t pages_held(int32_t sequence) const;
   const PagePool& pool() const;
   int32_t num_sequences() const;

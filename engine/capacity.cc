@@ -1,0 +1,79 @@
+#include "engine/capacity.h"
+
+#include <algorithm>
+
+namespace headroom::engine {
+namespace {
+
+Status CheckTokens(const Request& request, const EngineShape& shape) {
+  if (request.prompt_ids.empty()) {
+    return InvalidArgument("the prompt has no tokens; at least 1 is needed");
+  }
+  for (size_t i = 0; i < request.prompt_ids.size(); ++i) {
+    const int32_t id = request.prompt_ids[i];
+    if (id < 0 || id >= shape.vocab_size) {
+      return InvalidArgument("prompt token {} is {}; ids of this model are 0 to {}", i, id,
+                             shape.vocab_size - 1);
+    }
+  }
+  const auto num_prompt = static_cast<int64_t>(request.prompt_ids.size());
+  if (request.stop.max_new_tokens < 1) {
+    return InvalidArgument("max_new_tokens is {}; at least 1 is needed",
+                           request.stop.max_new_tokens);
+  }
+  const int64_t requested = num_prompt + request.stop.max_new_tokens;
+  if (requested > shape.max_context_tokens) {
+    return OutOfRange(
+        "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in "
+        "the messages, {} in the completion).",
+        shape.max_context_tokens, requested, num_prompt, request.stop.max_new_tokens);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+PromptInfo PromptInfoOf(const Request& request) {
+  const auto num_tokens = static_cast<int32_t>(request.prompt_ids.size());
+  // An unset or impossible content end means that nothing is known of the template.
+  const bool known = request.content_end >= 1 && request.content_end <= num_tokens;
+  return {.num_tokens = num_tokens, .content_end = known ? request.content_end : num_tokens};
+}
+
+int32_t NumLayersOf(const PrefillPhase& phase) {
+  return std::max(1, phase.layer_end - phase.layer_begin);
+}
+
+StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
+                              const KvPolicyRegistry& policies) {
+  HEADROOM_RETURN_IF_ERROR(CheckTokens(request, shape));
+  const KvPolicy* policy = policies.Find(request.kv.policy);
+  if (policy == nullptr) {
+    return InvalidArgument("unknown kv_policy");
+  }
+  HEADROOM_RETURN_IF_ERROR(policy->Validate(request.kv));
+
+  const PromptInfo prompt = PromptInfoOf(request);
+  const KvFootprint footprint =
+      policy->Footprint(request.kv, shape.kv, prompt, request.stop.max_new_tokens);
+  Capacity capacity;
+  capacity.steady_pages = footprint.steady_pages;
+  capacity.peak_pages = std::max(footprint.prefill_peak_pages, footprint.steady_pages);
+  if (capacity.peak_pages > shape.num_pages) {
+    return ResourceExhausted(
+        "the request needs {} KV pages ({} to read the prompt, {} to generate); the pool has {}",
+        capacity.peak_pages, footprint.prefill_peak_pages, footprint.steady_pages,
+        shape.num_pages);
+  }
+
+  const std::vector<PrefillPhase> phases = policy->PlanPhases(request.kv, shape.kv, prompt);
+  capacity.first_phase = phases.front();
+  capacity.rows_total = prompt.num_tokens;
+  if (phases.size() > 1) {
+    const int64_t propagated = policy->PlanTsp(request.kv, shape.kv, prompt).num_rows;
+    capacity.rows_total += propagated * static_cast<int64_t>(phases.size() - 1);
+  }
+  return capacity;
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,39 @@
+// What a request needs of the engine, known before it is queued. Pure functions of constant data:
+// any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "engine/kv/policy.h"
+#include "engine/request.h"
+
+namespace headroom::engine {
+
+struct EngineShape {
+  KvModelShape kv;
+  int32_t vocab_size = 0;
+  int32_t max_context_tokens = 0;
+  int64_t num_pages = 0;
+};
+
+struct Capacity {
+  int64_t peak_pages = 0;    // reserved until prefill ends; at least steady_pages
+  int64_t steady_pages = 0;  // reserved from then on
+  int64_t rows_total = 0;    // prompt rows of all phases
+  PrefillPhase first_phase;
+};
+
+// The prompt as policies see it.
+PromptInfo PromptInfoOf(const Request& request);
+
+// Layers that a row of the phase costs; at least 1.
+int32_t NumLayersOf(const PrefillPhase& phase);
+
+// Errors: InvalidArgument (no prompt, ids outside the vocabulary, unknown policy or settings that
+// it refuses), OutOfRange (context length; OpenAI's wording), ResourceExhausted (more pages than
+// the pool has).
+StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
+                              const KvPolicyRegistry& policies);
+
+}  // namespace headroom::engine

@@ -1,0 +1,101 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace headroom::engine {
+namespace {
+
+// Fills the step with prompt rows, oldest sequence first.
+class ChunkFiller {
+ public:
+  // `cost` is in row-layers.
+  ChunkFiller(int32_t rows, double cost, int32_t min_rows, StepPlan& plan)
+      : rows_(rows), cost_(cost), min_rows_(min_rows), plan_(plan) {}
+
+  void Add(RequestId id, int64_t rows_left, int32_t num_layers) {
+    const double row_cost = std::max(1, num_layers);
+    int64_t rows = std::min<int64_t>(rows_left, rows_);
+    const auto affordable = static_cast<int64_t>(std::clamp(cost_ / row_cost, 0.0, 1e9));
+    rows = std::min(rows, std::max<int64_t>(affordable, min_rows_));
+    if (rows <= 0) {
+      return;
+    }
+    plan_.prefill.push_back({.id = id, .num_rows = static_cast<int32_t>(rows)});
+    rows_ -= static_cast<int32_t>(rows);
+    min_rows_ = std::max(0, min_rows_ - static_cast<int32_t>(rows));
+    cost_ -= static_cast<double>(rows) * row_cost;
+    // First come, first served: a chunk that was cut short ends the step.
+    if (rows < rows_left) {
+      rows_ = 0;
+    }
+  }
+
+ private:
+  int32_t rows_;
+  double cost_;
+  int32_t min_rows_;  // offered whatever they cost
+  StepPlan& plan_;
+};
+
+}  // namespace
+
+void Scheduler::PlanAdmission(const SchedulerView& view, StepPlan& plan) const {
+  int64_t reserved = 0;
+  for (const RunningView& running : view.running) {
+    reserved += running.reserved_pages;
+  }
+  auto num_running = static_cast<int64_t>(view.running.size());
+  for (const WaitingView& waiting : view.waiting) {
+    if (num_running >= limits_.max_running || waiting.peak_pages > limits_.num_pages - reserved) {
+      break;
+    }
+    plan.admit.push_back(waiting.id);
+    reserved += waiting.peak_pages;
+    ++num_running;
+  }
+}
+
+int32_t Scheduler::PlanDecode(const SchedulerView& view, bool has_prefill, StepPlan& plan) const {
+  const int32_t open_to_prompts =
+      has_prefill ? std::min(limits_.min_chunk, limits_.max_rows / 2) : 0;
+  const int32_t max_decode = limits_.max_rows - open_to_prompts;
+  for (const RunningView& running : view.running) {
+    if (running.decoding && static_cast<int32_t>(plan.decode.size()) < max_decode) {
+      plan.decode.push_back({.id = running.id, .num_rows = 1});
+    }
+  }
+  return static_cast<int32_t>(plan.decode.size());
+}
+
+// Row-layers that prompts may spend in this step.
+double Scheduler::PrefillCost(const SchedulerView& view, int32_t num_decode_rows) const {
+  if (num_decode_rows == 0 || view.row_ns <= 0.0) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const double rows = static_cast<double>(limits_.step_time_ns) / view.row_ns - num_decode_rows;
+  return rows * view.num_layers;
+}
+
+StepPlan Scheduler::Plan(const SchedulerView& view) const {
+  StepPlan plan;
+  PlanAdmission(view, plan);
+  const bool has_prefill =
+      !plan.admit.empty() || std::any_of(view.running.begin(), view.running.end(),
+                                         [](const RunningView& r) { return !r.decoding; });
+  const int32_t num_decode_rows = PlanDecode(view, has_prefill, plan);
+  ChunkFiller filler(limits_.max_rows - num_decode_rows, PrefillCost(view, num_decode_rows),
+                     limits_.min_chunk, plan);
+  for (const RunningView& running : view.running) {
+    if (!running.decoding) {
+      filler.Add(running.id, running.phase_rows_left, running.num_layers_of_phase);
+    }
+  }
+  for (size_t i = 0; i < plan.admit.size(); ++i) {
+    filler.Add(view.waiting[i].id, view.waiting[i].phase_rows_left,
+               view.waiting[i].num_layers_of_phase);
+  }
+  return plan;
+}
+
+}  // namespace headroom::engine
