@@ -182,6 +182,11 @@ HEADROOM_INLINE Bf16x32 BroadcastPair(const uint16_t* p) {
   memcpy(&bits, p, sizeof(bits));
   return {_mm256_set1_epi32(bits), _mm256_set1_epi32(bits)};
 }
+// The pairs with their odd elements zeroed.
+HEADROOM_INLINE Bf16x32 KeepEven(Bf16x32 a) {
+  const __m256i even = _mm256_set1_epi32(0xffff);
+  return {_mm256_and_si256(a.lo, even), _mm256_and_si256(a.hi, even)};
+}
 HEADROOM_INLINE __m256 OddOf(__m256i pairs) {
   return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000)));
 }

@@ -111,6 +111,10 @@ HEADROOM_INLINE Bf16x32 BroadcastPair(const uint16_t* p) {
   memcpy(&bits, p, sizeof(bits));
   return (Bf16x32)_mm512_set1_epi32(bits);
 }
+// The pairs with their odd elements zeroed.
+HEADROOM_INLINE Bf16x32 KeepEven(Bf16x32 a) {
+  return (Bf16x32)_mm512_and_si512((__m512i)a, _mm512_set1_epi32(0xffff));
+}
 // acc + odd elements' product, rounded, + even elements' product, rounded; denormal inputs and
 // results are zeros whatever the control bits.
 HEADROOM_INLINE F32x16 DotBf16Pair(F32x16 acc, Bf16x32 a, Bf16x32 b) {

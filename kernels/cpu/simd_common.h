@@ -19,6 +19,14 @@
 
 #define HEADROOM_INLINE static inline __attribute__((always_inline))
 
+// Before a loop with a constant trip count over registers: an array that is not unrolled away
+// lives in memory, at a sixth of the speed.
+#if defined(__clang__)
+#define HEADROOM_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define HEADROOM_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace headroom::kernels::simd_constants {
 
 // exp(x) = 2^n * exp(r), n = round(x / ln 2), r = x - n ln 2 with ln 2 in two parts, the first of

@@ -134,6 +134,8 @@ HEADROOM_LANES(Bf16x32, LoadPairs(const uint16_t* p),
 // One pair in every lane, read from p[0] and p[1].
 HEADROOM_LANES(Bf16x32, BroadcastPair(const uint16_t* p),
                p[0] | (static_cast<uint32_t>(p[1]) << 16))
+// The pairs with their odd elements zeroed.
+HEADROOM_LANES(Bf16x32, KeepEven(Bf16x32 a), a.v[i] & 0xffffu)
 HEADROOM_INLINE float DotBf16Pair1(float acc, uint32_t a, uint32_t b) {
   const float odd = __builtin_fmaf(FloatOf1(a & 0xffff0000u), FloatOf1(b & 0xffff0000u), acc);
   return __builtin_fmaf(FloatOf1(a << 16), FloatOf1(b << 16), odd);

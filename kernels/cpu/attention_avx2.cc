@@ -1,0 +1,32 @@
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/kv_layout.h"
+#include "kernels/cpu/simd_avx2.h"
+
+namespace headroom::kernels {
+namespace cpu_avx2 {
+
+// Sixteen registers: a vector takes two.
+static constexpr int kRowTile = 2;
+static constexpr int kVecTile = 2;
+
+#include "kernels/cpu/attention.inc"
+#include "kernels/cpu/rope_store.inc"
+#include "kernels/cpu/window_scores.inc"
+
+static constexpr AttentionKernels kAttentionKernels = {
+    .isa = "avx2",
+    .attend_bf16 = Attend<KvBf16>,
+    .attend_f32 = Attend<KvF32>,
+    .merge_partials = MergePartials,
+    .window_head_bf16 = ScoreWindowHead<KvBf16>,
+    .window_head_f32 = ScoreWindowHead<KvF32>,
+    .rope_row_bf16 = RopeStoreRow<KvBf16>,
+    .rope_row_f32 = RopeStoreRow<KvF32>,
+    .add_pooled = AddPooled,
+};
+
+}  // namespace cpu_avx2
+
+AttentionKernels AttentionKernelsAvx2() { return cpu_avx2::kAttentionKernels; }
+
+}  // namespace headroom::kernels

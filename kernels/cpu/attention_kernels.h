@@ -1,0 +1,99 @@
+// The attention-side kernels of one instruction set, as a table of functions.
+//
+// Plain structs only: kernel units include this header (see simd_common.h). All functions are
+// called under FTZ and DAZ, from any thread, and write nothing but the outputs named here.
+#pragma once
+
+#include <stdint.h>
+
+namespace headroom::kernels {
+
+// The numeric contract of attention, the same for prefill and decode: a row's slots are read in
+// tiles of kTileSlots from slot 0, with one online softmax per chunk of kChunkSlots; the chunks'
+// (m, l, o) are merged from the first to the last. Nothing else enters a row's result.
+static constexpr int32_t kTileSlots = 64;
+static constexpr int32_t kChunkSlots = 512;
+// Rows that share one pass over K and V.
+static constexpr int32_t kMaxBlockRows = 24;
+
+// The pages of one KV head, as kernels see them.
+struct KvPages {
+  const uint8_t* arena = nullptr;  // page p begins at arena + p * page_bytes
+  int64_t page_bytes = 0;
+  const int32_t* pages = nullptr;
+  int32_t num_pages = 0;
+  int32_t head_dim = 0;
+};
+
+// Rows (a query head of a token each) of one KV head against chunks [chunk_begin, chunk_end).
+struct AttentionBlock {
+  KvPages kv;
+  float scale = 0.0f;
+  int32_t num_rows = 0;              // [1, kMaxBlockRows]
+  const float* q[kMaxBlockRows];     // [head_dim] each
+  float* out[kMaxBlockRows];         // [head_dim] each; unused when partials is set
+  int32_t visible[kMaxBlockRows];    // slots each row sees, >= 1
+  int32_t chunk_begin = 0;
+  int32_t chunk_end = 0;
+  // Null: the chunks are all there are; merge them and write out. Else the result of row r and
+  // chunk c goes to partials + (c * num_rows + r) * PartialFloats: m, l, padding, o[padded_dim].
+  float* partials = nullptr;
+};
+
+// A partial's o begins at this float, so that it is 64-byte aligned.
+static constexpr int32_t kPartialHeader = 16;
+
+// One query head of a window: out[column] = sum over rows in order of softmax(row)[column].
+struct WindowHead {
+  KvPages kv;
+  float scale = 0.0f;
+  const float* q = nullptr;  // row r at q + r * q_stride, [head_dim]
+  int64_t q_stride = 0;
+  int32_t num_rows = 0;
+  const int32_t* visible = nullptr;  // [num_rows], >= 1
+  int32_t num_columns = 0;
+  float* out = nullptr;  // [num_columns]
+};
+
+// One row of RopeStore: rotates query and key heads in place, stores K and V.
+struct RopeRow {
+  float* qkv = nullptr;  // [num_query_heads + 2 * num_kv_heads, head_dim]
+  const float* cos = nullptr;  // [head_dim / 2]
+  const float* sin = nullptr;  // [head_dim / 2]
+  bool interleaved = false;
+  int32_t num_query_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  uint8_t* arena = nullptr;
+  int64_t page_bytes = 0;
+  const int64_t* dst_slots = nullptr;  // [num_kv_heads], -1: not stored
+};
+
+// Pools num_columns values along their axis, width odd.
+struct PoolRow {
+  const float* in = nullptr;   // [num_columns]
+  float* out = nullptr;        // [num_columns], added to
+  int32_t num_columns = 0;
+  int32_t width = 1;
+  bool is_max = true;
+};
+
+struct AttentionKernels {
+  const char* isa = nullptr;  // "scalar", "avx2", "avx512"
+  void (*attend_bf16)(const AttentionBlock& block) = nullptr;
+  void (*attend_f32)(const AttentionBlock& block) = nullptr;
+  // Merges partials of every chunk that each row sees, first to last, and writes out.
+  void (*merge_partials)(const AttentionBlock& block) = nullptr;
+  void (*window_head_bf16)(const WindowHead& head) = nullptr;
+  void (*window_head_f32)(const WindowHead& head) = nullptr;
+  void (*rope_row_bf16)(const RopeRow& row) = nullptr;
+  void (*rope_row_f32)(const RopeRow& row) = nullptr;
+  void (*add_pooled)(const PoolRow& row) = nullptr;
+};
+
+// Call only where the machine has the instruction set; the scalar one runs anywhere.
+AttentionKernels AttentionKernelsScalar();
+AttentionKernels AttentionKernelsAvx2();
+AttentionKernels AttentionKernelsAvx512();
+
+}  // namespace headroom::kernels

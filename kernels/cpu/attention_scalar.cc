@@ -1,0 +1,32 @@
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/kv_layout.h"
+#include "kernels/cpu/simd_scalar.h"
+
+namespace headroom::kernels {
+namespace cpu_scalar {
+
+// Lanes are loops here: a larger tile would only live in memory.
+static constexpr int kRowTile = 1;
+static constexpr int kVecTile = 1;
+
+#include "kernels/cpu/attention.inc"
+#include "kernels/cpu/rope_store.inc"
+#include "kernels/cpu/window_scores.inc"
+
+static constexpr AttentionKernels kAttentionKernels = {
+    .isa = "scalar",
+    .attend_bf16 = Attend<KvBf16>,
+    .attend_f32 = Attend<KvF32>,
+    .merge_partials = MergePartials,
+    .window_head_bf16 = ScoreWindowHead<KvBf16>,
+    .window_head_f32 = ScoreWindowHead<KvF32>,
+    .rope_row_bf16 = RopeStoreRow<KvBf16>,
+    .rope_row_f32 = RopeStoreRow<KvF32>,
+    .add_pooled = AddPooled,
+};
+
+}  // namespace cpu_scalar
+
+AttentionKernels AttentionKernelsScalar() { return cpu_scalar::kAttentionKernels; }
+
+}  // namespace headroom::kernels
