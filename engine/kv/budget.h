@@ -44,12 +44,32 @@ struct PromptInfo {
   int32_t content_end = 0;  // one past the last content token; N without template information
 };
 
+// Entries per (layer, KV head) that rho and kv_retention_tokens leave of an N-token prompt: the
+// smaller of floor(rho * N) and the absolute form. N when neither binds.
+int64_t RetentionEntries(const KvPolicySpec& spec, int64_t num_tokens);
+// Rows that tau and tsp_tokens let through above the TSP layer, before protection; N when neither
+// binds.
+int64_t TspRows(const KvPolicySpec& spec, int64_t num_tokens);
+
+// Whether the budget binds but the prompt is strictly shorter than its threshold and left whole.
+bool RetentionIsShort(const KvPolicySpec& spec, int64_t num_tokens);
+bool TspIsShort(const KvPolicySpec& spec, int64_t num_tokens);
+// Whether the budget binds and is applied.
+bool RetentionApplies(const KvPolicySpec& spec, int64_t num_tokens);
+bool TspApplies(const KvPolicySpec& spec, int64_t num_tokens);
+
+// The last content rows and every row after them: what the observation window holds. At least 1
+// and at most N for N >= 1.
+int32_t WindowRows(const KvPolicySpec& spec, const PromptInfo& prompt);
+// Sinks that the prompt has.
+int32_t SinkRows(const KvPolicySpec& spec, const PromptInfo& prompt);
+
 // What became of a request's budget. Counts are of prompt (token, layer, KV head) triples after
 // prefill; generated tokens count in none of them.
 struct KvReceipt {
   std::string policy;
-  int64_t retention_ppm = kPpm;  // applied
-  int64_t tsp_ppm = kPpm;        // applied
+  int64_t retention_ppm = kPpm;  // applied: 1 for a short prompt, the absolute form's share of N
+  int64_t tsp_ppm = kPpm;        // where that binds; `floor` among the reasons: more was kept
   std::vector<std::string> reasons;  // short_prompt, floor, no_head_map, head_check
   int64_t prompt_tokens = 0;
   int64_t propagated_tokens = 0;  // rows that ran above the TSP layer; N without TSP

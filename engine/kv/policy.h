@@ -99,9 +99,9 @@ class KvPolicy {
   virtual DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
                                 const PromptInfo& prompt, int32_t layer, int32_t kv_head) const = 0;
 
-  // An upper bound that the sequence never exceeds, computed from the plans themselves.
+  // A bound that the sequence never exceeds: ReplayFootprint, unless a policy knows better.
   virtual KvFootprint Footprint(const KvPolicySpec& spec, const KvModelShape& shape,
-                                const PromptInfo& prompt, int32_t max_new_tokens) const = 0;
+                                const PromptInfo& prompt, int32_t max_new_tokens) const;
 };
 
 // The policies by wire name. Unknown name: null.
@@ -109,8 +109,8 @@ class KvPolicyRegistry {
  public:
   KvPolicyRegistry();  // full, streaming, fastkv
   const KvPolicy* Find(const std::string& name) const;
-  std::vector<std::string> Names() const;
-  // Tests add their own.
+  std::vector<std::string> Names() const;  // in the order they were added
+  // Tests add their own; a policy of the same name is replaced.
   void Add(std::unique_ptr<KvPolicy> policy);
 
  private:

@@ -1,0 +1,467 @@
+#include "engine/kv/kv_cache.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/kv/kv_sequence.h"
+#include "engine/kv/prefill_buffers.h"
+#include "engine/kv/retention.h"
+
+namespace headroom::engine {
+
+using kernels::KvMove;
+using models::RowSegment;
+
+struct KvCache::Impl {
+  Impl(const KvCacheConfig& cache_config, kernels::Backend& cache_backend,
+       const KvPolicyRegistry& registry, const Clock& cache_clock)
+      : config(cache_config),
+        backend(cache_backend),
+        policies(registry),
+        clock(cache_clock),
+        shape{.num_layers = cache_config.num_layers,
+              .num_kv_heads = cache_config.geometry.num_kv_heads,
+              .tsp_layer = cache_config.tsp_layer},
+        pool(cache_config.num_pages),
+        query_buffers(cache_backend),
+        executor(cache_backend) {}
+
+  KvSequence& at(int32_t handle) {
+    HEADROOM_CHECK(handle >= 0 && static_cast<size_t>(handle) < sequences.size() &&
+                   sequences[static_cast<size_t>(handle)] != nullptr);
+    return *sequences[static_cast<size_t>(handle)];
+  }
+
+  // Copies slots (one list per head: heads are independent), then returns pages.
+  void RunMoves();
+  bool Score(KvSequence& sequence, int32_t layer);
+  void SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
+                   std::vector<std::vector<int32_t>>& kept);
+  void CompactLayer(KvSequence& sequence, int32_t layer,
+                    const std::vector<std::vector<int32_t>>& kept);
+  void FinishTail(KvSequence& sequence, int32_t layer);
+  void FinishReceipt(KvSequence& sequence);
+
+  const KvCacheConfig config;
+  kernels::Backend& backend;
+  const KvPolicyRegistry& policies;
+  const Clock& clock;
+  const KvModelShape shape;
+  PagePool pool;
+  std::unique_ptr<kernels::Buffer> pages;  // [num_pages, page_bytes]
+  kernels::KvArena arena;
+  BufferCache query_buffers;
+  RetentionExecutor executor;
+  std::vector<std::unique_ptr<KvSequence>> sequences;  // by handle; null: free
+  std::vector<int32_t> free_handles;
+
+  // Scratch, reused by every call.
+  LayerScores scores;
+  std::vector<int32_t> window_visible;              // [window rows]
+  std::vector<std::vector<KvMove>> moves;           // [num_kv_heads]
+  std::vector<int32_t> released;
+  std::vector<std::vector<int32_t>> kept_scratch;   // [num_kv_heads]
+};
+
+KvCache::KvCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+KvCache::~KvCache() = default;
+
+StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const KvCacheConfig& config,
+                                                   kernels::Backend& backend,
+                                                   const KvPolicyRegistry& policies,
+                                                   const Clock& clock) {
+  HEADROOM_CHECK(config.num_layers >= 1 && config.geometry.num_kv_heads >= 1);
+  if (config.tsp_layer < 0 || config.tsp_layer >= config.num_layers) {
+    return InvalidArgument("tsp_layer: got {}, wanted 0 to {}", config.tsp_layer,
+                           config.num_layers - 1);
+  }
+  const size_t page_bytes = backend.KvPageBytes(config.geometry);
+  if (config.num_pages < 1 ||
+      static_cast<size_t>(config.num_pages) > std::numeric_limits<size_t>::max() / page_bytes) {
+    return InvalidArgument("KV pool: got {} pages of {} bytes, wanted at least one that fits",
+                           config.num_pages, page_bytes);
+  }
+  auto impl = std::make_unique<Impl>(config, backend, policies, clock);
+  HEADROOM_ASSIGN_OR_RETURN(
+      impl->pages, backend.Allocate(page_bytes * static_cast<size_t>(config.num_pages)));
+  impl->arena = {.base = impl->pages->data(),
+                 .page_bytes = page_bytes,
+                 .geometry = config.geometry};
+  impl->moves.resize(static_cast<size_t>(config.geometry.num_kv_heads));
+  impl->kept_scratch.resize(static_cast<size_t>(config.geometry.num_kv_heads));
+  return std::unique_ptr<KvCache>(new KvCache(std::move(impl)));
+}
+
+int32_t KvCache::Open(const KvPolicySpec& spec, const PromptInfo& prompt) {
+  const KvPolicy* policy = impl_->policies.Find(spec.policy);
+  HEADROOM_CHECK(policy != nullptr && prompt.num_tokens >= 1);
+  const KvModelShape& shape = impl_->shape;
+  auto sequence = std::make_unique<KvSequence>();
+  sequence->prompt = prompt;
+  sequence->num_kv_heads = shape.num_kv_heads;
+  sequence->pool = spec.pool;
+  sequence->pool_width = spec.pool_width;
+  sequence->plan = MakePrefillPlan(*policy, spec, shape, prompt);
+  sequence->decode_plans = MakeDecodePlans(*policy, spec, shape, prompt);
+  const size_t num_layers = static_cast<size_t>(shape.num_layers);
+  sequence->heads.resize(num_layers * static_cast<size_t>(shape.num_kv_heads));
+  sequence->views.resize(sequence->heads.size());
+  sequence->windows.resize(num_layers);
+  sequence->layer_done.assign(num_layers, 0);
+  sequence->rows.emplace_back(static_cast<size_t>(prompt.num_tokens));
+  std::iota(sequence->rows.front().begin(), sequence->rows.front().end(), 0);
+  sequence->receipt.policy = policy->name();
+  sequence->receipt.retention_ppm = sequence->plan.retention_ppm;
+  sequence->receipt.tsp_ppm = sequence->plan.tsp_ppm;
+  sequence->receipt.reasons = sequence->plan.reasons;
+  sequence->receipt.prompt_tokens = prompt.num_tokens;
+  if (impl_->free_handles.empty()) {
+    impl_->sequences.push_back(std::move(sequence));
+    return static_cast<int32_t>(impl_->sequences.size()) - 1;
+  }
+  const int32_t handle = impl_->free_handles.back();
+  impl_->free_handles.pop_back();
+  impl_->sequences[static_cast<size_t>(handle)] = std::move(sequence);
+  return handle;
+}
+
+void KvCache::Close(int32_t sequence) {
+  KvSequence& closed = impl_->at(sequence);
+  for (KvHead& head : closed.heads) {
+    head.Clear(impl_->pool);
+  }
+  for (QueryWindow& window : closed.windows) {
+    window.Close(impl_->query_buffers);
+  }
+  impl_->sequences[static_cast<size_t>(sequence)].reset();
+  impl_->free_handles.push_back(sequence);
+}
+
+std::span<const PrefillPhase> KvCache::phases(int32_t sequence) const {
+  return impl_->at(sequence).plan.phases;
+}
+
+std::span<const int32_t> KvCache::phase_rows(int32_t sequence, int32_t phase) const {
+  const KvSequence& of = impl_->at(sequence);
+  HEADROOM_CHECK(phase >= 0 && static_cast<size_t>(phase) < of.rows.size());
+  return of.rows[static_cast<size_t>(phase)];
+}
+
+void KvCache::FinishPhase(int32_t sequence, int32_t phase) {
+  KvSequence& of = impl_->at(sequence);
+  HEADROOM_CHECK(!of.decoding() && phase == of.phase);
+  const PrefillPhase& finished = of.current_phase();
+  for (int32_t layer = finished.layer_begin; layer < finished.layer_end; ++layer) {
+    HEADROOM_CHECK(of.layer_done[static_cast<size_t>(layer)] != 0);
+  }
+  if (phase > 0) {
+    // A phase that reads a stash and writes one would need two; none is planned so.
+    HEADROOM_CHECK(!finished.selects_rows);
+    of.stash.Clear();
+  }
+  HEADROOM_CHECK(!finished.selects_rows || of.rows.size() == static_cast<size_t>(phase) + 2);
+  ++of.phase;
+  if (of.decoding()) {
+    impl_->FinishReceipt(of);
+  }
+}
+
+const KvReceipt& KvCache::receipt(int32_t sequence) const { return impl_->at(sequence).receipt; }
+
+void KvCache::PrepareDecode(int32_t sequence) {
+  KvSequence& of = impl_->at(sequence);
+  HEADROOM_CHECK(of.decoding());
+  bool evicted = true;
+  while (evicted) {
+    evicted = false;
+    for (size_t i = 0; i < of.heads.size(); ++i) {
+      const DecodePlan& plan = of.decode_plans[i];
+      if (!plan.evicts || of.heads[i].length() < plan.capacity_slots + kernels::kPageSize) {
+        continue;
+      }
+      const size_t list = i % static_cast<size_t>(of.num_kv_heads);
+      of.heads[i].EvictOldestPage(impl_->pool, plan.sink_slots, impl_->moves[list],
+                                  impl_->released);
+      evicted = true;
+    }
+    impl_->RunMoves();
+  }
+}
+
+int64_t KvCache::pages_held(int32_t sequence) const { return impl_->at(sequence).pages_held(); }
+const PagePool& KvCache::pool() const { return impl_->pool; }
+const KvModelShape& KvCache::shape() const { return impl_->shape; }
+
+int32_t KvCache::num_sequences() const {
+  return static_cast<int32_t>(impl_->sequences.size() - impl_->free_handles.size());
+}
+
+HeadSnapshot KvCache::Snapshot(int32_t sequence, int32_t layer, int32_t kv_head) const {
+  HEADROOM_CHECK(layer >= 0 && layer < impl_->shape.num_layers && kv_head >= 0 &&
+                 kv_head < impl_->shape.num_kv_heads);
+  const KvHead& head = impl_->at(sequence).head(layer, kv_head);
+  return {.positions = head.positions(), .pages = head.pages()};
+}
+
+Status KvCache::CheckInvariants() const {
+  const PagePool& pool = impl_->pool;
+  std::vector<int32_t> owners(static_cast<size_t>(pool.num_pages()), 0);
+  for (size_t handle = 0; handle < impl_->sequences.size(); ++handle) {
+    const KvSequence* sequence = impl_->sequences[handle].get();
+    if (sequence == nullptr) {
+      continue;
+    }
+    if (const Status status = CheckSequence(*sequence, impl_->shape); !status.ok()) {
+      return Internal("sequence {}: {}", handle, StatusMessage(status));
+    }
+    for (const KvHead& head : sequence->heads) {
+      for (const int32_t page : head.pages()) {
+        ++owners[static_cast<size_t>(page)];
+      }
+    }
+  }
+  int32_t num_owned = 0;
+  for (int32_t page = 0; page < pool.num_pages(); ++page) {
+    const int32_t count = owners[static_cast<size_t>(page)];
+    num_owned += count > 0 ? 1 : 0;
+    if (count != pool.references(page)) {
+      return Internal("page {}: {} owners, {} references", page, count, pool.references(page));
+    }
+  }
+  if (num_owned + pool.num_free() != pool.num_pages()) {
+    return Internal("{} pages owned and {} free, wanted {}", num_owned, pool.num_free(),
+                    pool.num_pages());
+  }
+  return OkStatus();
+}
+
+const kernels::KvArena& KvCache::arena() const { return impl_->arena; }
+
+void KvCache::Append(const RowSegment& segment, int32_t layer, const int32_t* positions,
+                     int64_t* dst_slots) {
+  KvSequence& sequence = impl_->at(segment.sequence);
+  const int32_t num_heads = sequence.num_kv_heads;
+  for (int32_t row = 0; row < segment.num_rows; ++row) {
+    for (int32_t head = 0; head < num_heads; ++head) {
+      dst_slots[int64_t{row} * num_heads + head] = sequence.head(layer, head).Append(
+          impl_->pool, positions[row], impl_->moves[static_cast<size_t>(head)]);
+    }
+  }
+  if (layer == 0 && sequence.decoding()) {
+    sequence.decoded_slots += segment.num_rows;
+  }
+  impl_->RunMoves();
+}
+
+const kernels::KvHeadView* KvCache::View(const RowSegment& segment, int32_t layer,
+                                         const int32_t* positions, int32_t* visible) {
+  KvSequence& sequence = impl_->at(segment.sequence);
+  const int32_t num_heads = sequence.num_kv_heads;
+  kernels::KvHeadView* views =
+      &sequence.views[static_cast<size_t>(layer) * static_cast<size_t>(num_heads)];
+  for (int32_t index = 0; index < num_heads; ++index) {
+    const KvHead& head = sequence.head(layer, index);
+    views[index] = {.pages = head.pages().data(), .num_slots = head.length()};
+    const std::vector<int32_t>& slots = head.positions();
+    // Rows ascend, so that one walk serves them all.
+    int32_t count = head.VisibleAt(positions[0]);
+    for (int32_t row = 0; row < segment.num_rows; ++row) {
+      while (count < head.length() && slots[static_cast<size_t>(count)] <= positions[row]) {
+        ++count;
+      }
+      visible[int64_t{row} * num_heads + index] = count;
+    }
+  }
+  return views;
+}
+
+void KvCache::CaptureQueries(const RowSegment& segment, int32_t layer, const int32_t* positions,
+                             const float* queries, int64_t stride) {
+  KvSequence& sequence = impl_->at(segment.sequence);
+  if (!sequence.NeedsQueries(layer)) {
+    return;
+  }
+  const int32_t window_rows = sequence.WindowRowsOfPhase();
+  const int32_t first =
+      sequence.plan.phase_rows[static_cast<size_t>(sequence.phase)] - window_rows;
+  const int32_t begin = sequence.RowIndex(positions[0]);
+  const int32_t skipped = std::max(0, first - begin);
+  if (skipped >= segment.num_rows) {
+    return;
+  }
+  QueryWindow& window = sequence.windows[static_cast<size_t>(layer)];
+  if (!window.is_open()) {
+    const kernels::KvGeometry& geometry = impl_->config.geometry;
+    window.Open(impl_->query_buffers, window_rows,
+                int64_t{geometry.num_kv_heads} * geometry.group_size * geometry.head_dim);
+  }
+  window.Capture(impl_->backend, queries, stride,
+                 {.src_begin = skipped,
+                  .dst_begin = begin + skipped - first,
+                  .num_rows = segment.num_rows - skipped});
+}
+
+void KvCache::StashRows(const RowSegment& segment, const int32_t* positions, const float* rows,
+                        int64_t stride) {
+  KvSequence& sequence = impl_->at(segment.sequence);
+  sequence.stash_phase = sequence.phase;
+  sequence.stash.Store(impl_->backend, impl_->config.hidden_size, sequence.RowIndex(positions[0]),
+                       segment.num_rows, rows, stride);
+}
+
+void KvCache::LoadStash(const RowSegment& segment, const int32_t* positions, float* rows,
+                        int64_t stride) {
+  KvSequence& sequence = impl_->at(segment.sequence);
+  HEADROOM_CHECK(sequence.stash_phase == 0);  // there a row's index is its position
+  const std::vector<int32_t> indices(positions, positions + segment.num_rows);
+  sequence.stash.Load(impl_->backend, indices, rows, stride);
+}
+
+void KvCache::FinishLayer(const RowSegment& segment, int32_t layer) {
+  KvSequence& sequence = impl_->at(segment.sequence);
+  HEADROOM_CHECK(segment.ends_phase && !sequence.decoding());
+  const int64_t begin_ns = impl_->clock.NowNs();
+  if (sequence.IsTail(layer)) {
+    impl_->FinishTail(sequence, layer);
+  } else {
+    HEADROOM_CHECK(sequence.layer_done[static_cast<size_t>(layer)] == 0);
+    if (sequence.IsStored(layer)) {
+      impl_->CompactLayer(sequence, layer, sequence.tsp_layer_kept);
+      sequence.tsp_layer_kept.clear();
+    } else {
+      const bool scored = impl_->Score(sequence, layer);
+      impl_->SelectSlots(sequence, layer, scored, impl_->kept_scratch);
+      impl_->CompactLayer(sequence, layer, impl_->kept_scratch);
+    }
+    sequence.layer_done[static_cast<size_t>(layer)] = 1;
+  }
+  sequence.windows[static_cast<size_t>(layer)].Close(impl_->query_buffers);
+  sequence.compress_ns += impl_->clock.NowNs() - begin_ns;
+}
+
+void KvCache::Impl::RunMoves() {
+  std::vector<std::span<const KvMove>> lists;
+  for (const std::vector<KvMove>& list : moves) {
+    if (!list.empty()) {
+      lists.emplace_back(list);
+    }
+  }
+  if (!lists.empty()) {
+    backend.MoveKv({.arena = arena, .lists = lists});
+    for (std::vector<KvMove>& list : moves) {
+      list.clear();
+    }
+  }
+  for (const int32_t page : released) {
+    pool.Release(page);
+  }
+  released.clear();
+}
+
+// Fills `scores` for a layer that holds every row of the current phase; false when the window is
+// all there is.
+bool KvCache::Impl::Score(KvSequence& sequence, int32_t layer) {
+  if (!sequence.NeedsQueries(layer)) {
+    return false;
+  }
+  const int32_t num_slots = sequence.plan.phase_rows[static_cast<size_t>(sequence.phase)];
+  const int32_t window_rows = sequence.WindowRowsOfPhase();
+  const QueryWindow& window = sequence.windows[static_cast<size_t>(layer)];
+  HEADROOM_CHECK(window.is_full() && window.num_rows() == window_rows);
+  scores.num_columns = num_slots - window_rows;
+  if (scores.num_columns == 0) {
+    return false;
+  }
+  std::vector<kernels::KvHeadView> views;
+  for (int32_t index = 0; index < shape.num_kv_heads; ++index) {
+    const KvHead& head = sequence.head(layer, index);
+    HEADROOM_CHECK(head.length() == num_slots);
+    views.push_back({.pages = head.pages().data(), .num_slots = num_slots});
+  }
+  window_visible.resize(static_cast<size_t>(window_rows));
+  std::iota(window_visible.begin(), window_visible.end(), scores.num_columns + 1);
+  const size_t size =
+      static_cast<size_t>(shape.num_kv_heads) * static_cast<size_t>(scores.num_columns);
+  scores.pooled.resize(size);
+  scores.raw.resize(size);
+  backend.WindowScores({.queries = window.data(),
+                        .query_stride = window.width(),
+                        .num_window_rows = window_rows,
+                        .visible = window_visible.data(),
+                        .scale = config.attention_scale,
+                        .arena = arena,
+                        .heads = views.data(),
+                        .num_columns = scores.num_columns,
+                        .pool = sequence.pool,
+                        .pool_width = sequence.pool_width,
+                        .pooled = scores.pooled.data(),
+                        .raw = scores.raw.data()});
+  return true;
+}
+
+// What each head of the layer keeps; nothing where the plan keeps all.
+void KvCache::Impl::SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
+                                std::vector<std::vector<int32_t>>& kept) {
+  const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
+  if (plan.keep_all) {
+    return;
+  }
+  kept.resize(plan.heads.size());
+  for (int32_t head = 0; head < shape.num_kv_heads; ++head) {
+    executor.SelectHead(plan.heads[static_cast<size_t>(head)],
+                        sequence.plan.layer_slots[static_cast<size_t>(layer)],
+                        scored ? &scores : nullptr, head, kept[static_cast<size_t>(head)]);
+  }
+}
+
+void KvCache::Impl::CompactLayer(KvSequence& sequence, int32_t layer,
+                                 const std::vector<std::vector<int32_t>>& kept) {
+  if (sequence.plan.layers[static_cast<size_t>(layer)].keep_all) {
+    return;
+  }
+  for (int32_t index = 0; index < shape.num_kv_heads; ++index) {
+    KvHead& head = sequence.head(layer, index);
+    const std::vector<int32_t>& slots = kept[static_cast<size_t>(index)];
+    if (slots.size() < static_cast<size_t>(head.length())) {
+      head.Compact(pool, slots, moves[static_cast<size_t>(index)], released);
+    }
+  }
+  RunMoves();
+}
+
+// All rows of the phase have entered the TSP layer: which of them go on, and what the layer itself
+// keeps. Its pages stay whole until the next phase's attention has read them.
+void KvCache::Impl::FinishTail(KvSequence& sequence, int32_t layer) {
+  HEADROOM_CHECK(sequence.rows.size() == static_cast<size_t>(sequence.phase) + 1);
+  const bool scored = Score(sequence, layer);
+  SelectSlots(sequence, layer, scored, sequence.tsp_layer_kept);
+  std::vector<int32_t> selected;
+  executor.SelectRows(sequence.plan.tsp, static_cast<int32_t>(sequence.current_rows().size()),
+                      scored ? &scores : nullptr, shape.num_kv_heads, selected);
+  for (int32_t& row : selected) {
+    row = sequence.current_rows()[static_cast<size_t>(row)];
+  }
+  sequence.rows.push_back(std::move(selected));
+}
+
+void KvCache::Impl::FinishReceipt(KvSequence& sequence) {
+  KvReceipt& receipt = sequence.receipt;
+  receipt.propagated_tokens = sequence.plan.phase_rows.back();
+  receipt.entries = 0;
+  for (const KvHead& head : sequence.heads) {
+    receipt.entries += head.length();
+  }
+  receipt.entries_full =
+      int64_t{sequence.prompt.num_tokens} * shape.num_layers * shape.num_kv_heads;
+  const int64_t entry_bytes = int64_t{2} * config.geometry.head_dim *
+                              kernels::KvElementBytes(config.geometry.dtype);
+  receipt.bytes = receipt.entries * entry_bytes;
+  receipt.bytes_full = receipt.entries_full * entry_bytes;
+  receipt.pages = sequence.pages_held();
+  receipt.compress_ms = static_cast<double>(sequence.compress_ns) * 1e-6;
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,91 @@
+#include "engine/kv/kv_sequence.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headroom::engine {
+namespace {
+
+Status CheckHead(const KvSequence& sequence, int32_t layer, int32_t kv_head) {
+  const KvHead& head = sequence.head(layer, kv_head);
+  const auto fault = [&](const std::string& what) {
+    return Internal("layer {} kv head {}: {}", layer, kv_head, what);
+  };
+  const std::vector<int32_t>& positions = head.positions();
+  const size_t wanted = (positions.size() + kernels::kPageSize - 1) / kernels::kPageSize;
+  if (head.pages().size() != wanted) {
+    return fault(fmt::format("{} pages for {} slots", head.pages().size(), positions.size()));
+  }
+  for (size_t i = 1; i < positions.size(); ++i) {
+    if (positions[i - 1] >= positions[i]) {
+      return fault(fmt::format("position {} before {}", positions[i - 1], positions[i]));
+    }
+  }
+  if (!sequence.decoding()) {
+    return OkStatus();
+  }
+  const int64_t last = sequence.prompt.num_tokens - 1 + sequence.decoded_slots;
+  if (positions.empty() || positions.back() != last) {
+    return fault(fmt::format("ends at position {}, wanted {}",
+                             positions.empty() ? -1 : positions.back(), last));
+  }
+  const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
+  const int32_t sinks =
+      plan.keep_all ? 0 : plan.heads[static_cast<size_t>(kv_head)].sink_slots;
+  const std::vector<int32_t>& rows =
+      sequence.plan.layer_slots[static_cast<size_t>(layer)] == sequence.prompt.num_tokens
+          ? sequence.rows.front()
+          : sequence.rows.back();
+  for (int32_t i = 0; i < sinks; ++i) {
+    const size_t slot = static_cast<size_t>(i);
+    if (slot >= positions.size() || positions[slot] != rows[slot]) {
+      return fault(fmt::format("sink {} is gone", rows[slot]));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+bool KvSequence::NeedsQueries(int32_t layer) const {
+  if (decoding() || plan.window_rows == 0 || IsStored(layer)) {
+    return false;
+  }
+  const LayerPlan& layer_plan = plan.layers[static_cast<size_t>(layer)];
+  return IsTail(layer) ||
+         std::any_of(layer_plan.heads.begin(), layer_plan.heads.end(),
+                     [](const HeadPlan& head) { return head.score == ScoreKind::kWindow; });
+}
+
+int32_t KvSequence::RowIndex(int32_t position) const {
+  if (phase == 0) {
+    return position;
+  }
+  const std::vector<int32_t>& list = current_rows();
+  const auto found = std::lower_bound(list.begin(), list.end(), position);
+  HEADROOM_CHECK(found != list.end() && *found == position);
+  return static_cast<int32_t>(found - list.begin());
+}
+
+int32_t KvSequence::WindowRowsOfPhase() const {
+  return std::min(plan.window_rows, plan.phase_rows[static_cast<size_t>(phase)]);
+}
+
+Status CheckSequence(const KvSequence& sequence, const KvModelShape& shape) {
+  for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
+    for (int32_t head = 0; head < shape.num_kv_heads; ++head) {
+      HEADROOM_RETURN_IF_ERROR(CheckHead(sequence, layer, head));
+    }
+  }
+  const int64_t bound =
+      sequence.decoding() ? DecodePages(sequence.plan, shape, sequence.decode_plans,
+                                        sequence.decoded_slots)
+                          : PrefillPeakPages(sequence.plan, shape);
+  if (sequence.pages_held() > bound) {
+    return Internal("{} pages held, {} reserved", sequence.pages_held(), bound);
+  }
+  return OkStatus();
+}
+
+}  // namespace headroom::engine

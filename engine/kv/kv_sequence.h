@@ -1,0 +1,81 @@
+// The state of one open sequence of the KvCache. Plain data; KvCache keeps it consistent.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/kv/budget.h"
+#include "engine/kv/kv_head.h"
+#include "engine/kv/policy.h"
+#include "engine/kv/prefill_buffers.h"
+#include "engine/kv/prefill_plan.h"
+#include "kernels/ops.h"
+
+namespace headroom::engine {
+
+struct KvSequence {
+  // Set when the sequence opens.
+  PromptInfo prompt;
+  int32_t num_kv_heads = 0;
+  kernels::PoolKind pool = kernels::PoolKind::kMax;  // of window scores
+  int32_t pool_width = 0;
+  PrefillPlan plan;
+  std::vector<DecodePlan> decode_plans;  // [num_layers, num_kv_heads]
+
+  // Changed by every forward pass.
+  std::vector<KvHead> heads;                // [num_layers, num_kv_heads]
+  std::vector<kernels::KvHeadView> views;   // [num_layers, num_kv_heads], made by View
+  int64_t decoded_slots = 0;                // decode rows appended to layer 0
+
+  // Prefill. `phase` is the number of phases when the sequence decodes.
+  int32_t phase = 0;
+  std::vector<std::vector<int32_t>> rows;  // [phases known so far], prompt positions, ascending
+  std::vector<QueryWindow> windows;        // [num_layers]
+  RowStash stash;                          // by row index of the phase that wrote it
+  int32_t stash_phase = 0;                 // that phase
+  std::vector<uint8_t> layer_done;         // [num_layers], compacted or kept whole
+  // What the TSP layer keeps of all rows that entered it, [num_kv_heads]; set when the rows are
+  // selected, carried out when the next phase has passed that layer.
+  std::vector<std::vector<int32_t>> tsp_layer_kept;
+  int64_t compress_ns = 0;
+  KvReceipt receipt;  // final when the sequence decodes
+
+  bool decoding() const { return phase == static_cast<int32_t>(plan.phases.size()); }
+  const PrefillPhase& current_phase() const { return plan.phases[static_cast<size_t>(phase)]; }
+  const std::vector<int32_t>& current_rows() const { return rows[static_cast<size_t>(phase)]; }
+
+  KvHead& head(int32_t layer, int32_t kv_head) {
+    return heads[static_cast<size_t>(layer) * static_cast<size_t>(num_kv_heads) +
+                 static_cast<size_t>(kv_head)];
+  }
+  const KvHead& head(int32_t layer, int32_t kv_head) const {
+    return const_cast<KvSequence*>(this)->head(layer, kv_head);
+  }
+  int64_t pages_held() const {
+    int64_t pages = 0;
+    for (const KvHead& each : heads) {
+      pages += static_cast<int64_t>(each.pages().size());
+    }
+    return pages;
+  }
+
+  // Whether the rows that enter `layer` end the current phase there.
+  bool IsTail(int32_t layer) const {
+    return current_phase().selects_rows && layer == current_phase().layer_end;
+  }
+  // Whether K and V of `layer` were stored by the phase before.
+  bool IsStored(int32_t layer) const {
+    return phase > 0 && layer == current_phase().layer_begin;
+  }
+  // Whether this phase scores `layer`, and so needs its queries.
+  bool NeedsQueries(int32_t layer) const;
+  // Index of a position in the current phase's rows.
+  int32_t RowIndex(int32_t position) const;
+  // Rows of queries that scoring reads in the current phase.
+  int32_t WindowRowsOfPhase() const;
+};
+
+// The first broken invariant of a sequence that is between two forward passes, as Internal.
+Status CheckSequence(const KvSequence& sequence, const KvModelShape& shape);
+
+}  // namespace headroom::engine

@@ -1,0 +1,69 @@
+// fastkv: token-selective propagation above layer T, and in every layer the same number of entries
+// per KV head, chosen by window scores [FastKV, 2502.01068 v3; dongwonjo/FastKV:baselines/fastkv].
+//
+// Unlike the published code: exact integer budgets, sinks, kept slots ascending, and an identity
+// path when nothing is to be dropped.
+#include "engine/kv/policies/policies.h"
+#include "engine/kv/policies/policy_util.h"
+
+namespace headroom::engine {
+namespace {
+
+class FastKvPolicy final : public KvPolicy {
+ public:
+  std::string name() const override { return "fastkv"; }
+
+  Status Validate(const KvPolicySpec& spec) const override {
+    HEADROOM_RETURN_IF_ERROR(ValidateRanges(spec));
+    return RefuseTypedDecode(name(), spec);
+  }
+
+  int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
+    const bool scores = RetentionApplies(spec, prompt.num_tokens) ||
+                        TspApplies(spec, prompt.num_tokens);
+    return scores ? WindowRows(spec, prompt) : 0;
+  }
+
+  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
+                                       const PromptInfo& prompt) const override {
+    return TspPhases(spec, shape, prompt);
+  }
+
+  LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
+                        const PromptInfo& prompt, int32_t layer,
+                        int32_t num_slots) const override {
+    LayerPlan plan;
+    if (!RetentionApplies(spec, prompt.num_tokens)) {
+      return plan;
+    }
+    const HeadBudget budget = UniformHeadBudget(spec, prompt, num_slots);
+    plan.overran = budget.overran;
+    plan.keep_all = budget.num_entries == num_slots;
+    if (!plan.keep_all) {
+      const HeadPlan head = {.num_entries = budget.num_entries,
+                             .sink_slots = budget.sink_slots,
+                             .recent_slots = budget.window_slots,
+                             .score = ScoreKind::kWindow,
+                             .keep_slots = {}};
+      plan.heads.assign(static_cast<size_t>(shape.num_kv_heads), head);
+    }
+    return plan;
+  }
+
+  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape,
+                  const PromptInfo& prompt) const override {
+    return PlanTspRows(spec, prompt);
+  }
+
+  DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
+                        const PromptInfo& prompt, int32_t layer,
+                        int32_t kv_head) const override {
+    return {};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<KvPolicy> MakeFastKvPolicy() { return std::make_unique<FastKvPolicy>(); }
+
+}  // namespace headroom::engine

@@ -1,0 +1,77 @@
+// streaming: attention sinks and the most recent tokens [StreamingLLM, 2309.17453]. Keys keep the
+// angles of their original positions.
+//
+// Typed decode holds every head to what the prompt was given, with a page of hysteresis.
+#include <algorithm>
+
+#include "engine/kv/policies/policies.h"
+#include "engine/kv/policies/policy_util.h"
+
+namespace headroom::engine {
+namespace {
+
+class StreamingPolicy final : public KvPolicy {
+ public:
+  std::string name() const override { return "streaming"; }
+
+  Status Validate(const KvPolicySpec& spec) const override {
+    HEADROOM_RETURN_IF_ERROR(ValidateRanges(spec));
+    return RefuseTsp(name(), spec);
+  }
+
+  int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
+    return 0;  // nothing is scored; the window only sets how many recent tokens a floor keeps
+  }
+
+  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
+                                       const PromptInfo& prompt) const override {
+    return SinglePhase(shape);
+  }
+
+  LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
+                        const PromptInfo& prompt, int32_t layer,
+                        int32_t num_slots) const override {
+    LayerPlan plan;
+    if (!RetentionApplies(spec, prompt.num_tokens)) {
+      return plan;
+    }
+    const HeadBudget budget = UniformHeadBudget(spec, prompt, num_slots);
+    plan.overran = budget.overran;
+    plan.keep_all = budget.num_entries == num_slots;
+    if (!plan.keep_all) {
+      const HeadPlan head = {.num_entries = budget.num_entries,
+                             .sink_slots = budget.sink_slots,
+                             .recent_slots = budget.num_entries - budget.sink_slots,
+                             .score = ScoreKind::kNone,
+                             .keep_slots = {}};
+      plan.heads.assign(static_cast<size_t>(shape.num_kv_heads), head);
+    }
+    return plan;
+  }
+
+  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape,
+                  const PromptInfo& prompt) const override {
+    return {};  // never asked: no phase selects rows
+  }
+
+  DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
+                        const PromptInfo& prompt, int32_t layer,
+                        int32_t kv_head) const override {
+    DecodePlan plan;
+    // A prompt that was left whole puts no bound on decode either.
+    if (spec.decode == KvDecode::kGrow || !RetentionApplies(spec, prompt.num_tokens)) {
+      return plan;
+    }
+    const HeadBudget budget = UniformHeadBudget(spec, prompt, prompt.num_tokens);
+    plan.evicts = true;
+    plan.sink_slots = budget.sink_slots;
+    plan.capacity_slots = budget.num_entries;
+    return plan;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<KvPolicy> MakeStreamingPolicy() { return std::make_unique<StreamingPolicy>(); }
+
+}  // namespace headroom::engine

@@ -1,0 +1,49 @@
+// RetentionExecutor: turns a plan and scores into the slots that stay.
+//
+// Order of every selection: pooled score, then unpooled score, then the lower slot; a NaN never
+// wins. Must-keep slots are taken first and never compete.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/kv/policy.h"
+#include "kernels/ops.h"
+
+namespace headroom::engine {
+
+// Window scores of one layer; slots at num_columns and above have none.
+struct LayerScores {
+  int32_t num_columns = 0;
+  std::vector<float> pooled;  // [num_kv_heads, num_columns]
+  std::vector<float> raw;     // [num_kv_heads, num_columns]
+};
+
+class RetentionExecutor {
+ public:
+  explicit RetentionExecutor(kernels::Backend& backend) : backend_(backend) {}
+
+  // The slots of one head that stay, ascending, plan.num_entries of them. `scores` may be null
+  // when the plan needs none.
+  void SelectHead(const HeadPlan& plan, int32_t num_slots, const LayerScores* scores,
+                  int32_t kv_head, std::vector<int32_t>& kept);
+
+  // The rows that go on above the TSP layer, ascending, plan.num_rows of them: scores are summed
+  // over the KV heads, in their order.
+  void SelectRows(const TspPlan& plan, int32_t num_slots, const LayerScores* scores,
+                  int32_t num_kv_heads, std::vector<int32_t>& rows);
+
+ private:
+  void MarkKept(int32_t num_slots, int32_t sink_slots, int32_t recent_slots,
+                const std::vector<int32_t>* keep_slots);
+  void Fill(int32_t num_slots, int32_t num_entries, const float* pooled, const float* raw,
+            int32_t num_columns, std::vector<int32_t>& kept);
+
+  kernels::Backend& backend_;
+  std::vector<uint8_t> must_keep_;  // [num_slots]
+  std::vector<int32_t> winners_;
+  std::vector<float> pooled_sum_;   // [num_columns]
+  std::vector<float> raw_sum_;      // [num_columns]
+};
+
+}  // namespace headroom::engine
