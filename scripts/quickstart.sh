@@ -61,7 +61,8 @@ stop_server() {
   server_pid=""
 }
 trap stop_server EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 # In a session of its own: Ctrl-C then reaches it once, as the TERM that drains it.
 setsid "$binary" serve "$model" --host 127.0.0.1 --port "$port" &
