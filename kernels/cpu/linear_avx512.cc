@@ -1,0 +1,21 @@
+// Linear layers compiled for avx512; the sources are shared by all ISAs.
+#include <string.h>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_kernels.h"
+#include "kernels/cpu/linear_simd_avx512.h"
+
+namespace headroom::kernels {
+namespace cpu_avx512 {
+
+#include "kernels/cpu/linear_panel.inc"
+#include "kernels/cpu/linear_rows.inc"
+#include "kernels/cpu/linear_tiles.inc"
+
+}  // namespace cpu_avx512
+
+LinearKernels LinearKernelsAvx512() {
+  return {.convert_rows = cpu_avx512::ConvertRows, .linear_panel = cpu_avx512::LinearPanel};
+}
+
+}  // namespace headroom::kernels

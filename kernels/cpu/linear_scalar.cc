@@ -1,0 +1,21 @@
+// Linear layers compiled for scalar; the sources are shared by all ISAs.
+#include <string.h>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear_kernels.h"
+#include "kernels/cpu/linear_simd_scalar.h"
+
+namespace headroom::kernels {
+namespace cpu_scalar {
+
+#include "kernels/cpu/linear_panel.inc"
+#include "kernels/cpu/linear_rows.inc"
+#include "kernels/cpu/linear_tiles.inc"
+
+}  // namespace cpu_scalar
+
+LinearKernels LinearKernelsScalar() {
+  return {.convert_rows = cpu_scalar::ConvertRows, .linear_panel = cpu_scalar::LinearPanel};
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,40 @@
+// What linear layers need beyond simd_avx512.h, with VNNI. The same contract: equal bits in all
+// three.
+#pragma once
+
+#include "kernels/cpu/simd_avx512.h"
+
+#if defined(__AVX512F__) && defined(__AVX512VNNI__) && defined(__AVX512BF16__)
+
+namespace headroom::kernels::cpu_avx512 {
+
+// Largest tiles that fit in the registers: rows, and groups of 16 columns for that many rows.
+static constexpr int kMaxQuantRows = 12;
+static constexpr int QuantGroups(int rows) { return rows <= 4 ? 4 : rows <= 8 ? 2 : 1; }
+static constexpr int kMaxFloatRows = 6;
+static constexpr int FloatGroups(int /*rows*/) { return 4; }
+
+// acc + the dot product of each lane's four unsigned bytes with the four signed bytes at a.
+HEADROOM_INLINE I32x16 DotBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
+  int32_t four;
+  memcpy(&four, a, sizeof(four));
+  return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(four));
+}
+// The same for weights of any size; DotBytes may want them below 64.
+HEADROOM_INLINE I32x16 DotWideBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
+  return DotBytes(acc, weights, a);
+}
+// Adds 16 to each byte whose bit is set in the 64-bit word at `bits`.
+HEADROOM_INLINE I32x16 OrFifthBits(I32x16 nibbles, const uint8_t* bits) {
+  uint64_t word;
+  memcpy(&word, bits, sizeof(word));
+  return _mm512_mask_add_epi8(nibbles, word, nibbles, _mm512_set1_epi8(16));
+}
+// The low bytes of the lanes.
+HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+}
+
+}  // namespace headroom::kernels::cpu_avx512
+
+#endif

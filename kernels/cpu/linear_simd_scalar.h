@@ -1,0 +1,40 @@
+// What linear layers need beyond simd_scalar.h. Contract: linear_simd_avx512.h.
+#pragma once
+
+#include "kernels/cpu/simd_scalar.h"
+
+namespace headroom::kernels::cpu_scalar {
+
+static constexpr int kMaxQuantRows = 1;
+static constexpr int QuantGroups(int /*rows*/) { return 1; }
+static constexpr int kMaxFloatRows = 1;
+static constexpr int FloatGroups(int /*rows*/) { return 1; }
+
+HEADROOM_INLINE I32x16 DotBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
+  for (int i = 0; i < 16; ++i) {
+    int32_t sum = 0;
+    for (int j = 0; j < 4; ++j) {
+      sum += static_cast<int32_t>((weights.v[i] >> (8 * j)) & 0xffu) * a[j];
+    }
+    acc.v[i] += static_cast<uint32_t>(sum);
+  }
+  return acc;
+}
+HEADROOM_INLINE I32x16 DotWideBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
+  return DotBytes(acc, weights, a);
+}
+HEADROOM_INLINE I32x16 OrFifthBits(I32x16 nibbles, const uint8_t* bits) {
+  for (int i = 0; i < 16; ++i) {
+    const uint32_t four = (bits[i / 2] >> (4 * (i & 1))) & 0xfu;
+    // Copies of the four bits land 7 apart, so that bit j meets bit 8 j.
+    nibbles.v[i] |= ((four * 0x00204081u) & 0x01010101u) << 4;
+  }
+  return nibbles;
+}
+HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
+  for (int i = 0; i < 16; ++i) {
+    p[i] = static_cast<int8_t>(v.v[i]);
+  }
+}
+
+}  // namespace headroom::kernels::cpu_scalar

@@ -1,0 +1,69 @@
+#include "kernels/cpu/page_memory.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace headroom::kernels {
+namespace {
+
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+}  // namespace
+
+PageMemory::~PageMemory() {
+  if (data_ != nullptr) {
+    ::munmap(data_, mapped_bytes_);
+  }
+}
+
+PageMemory::PageMemory(PageMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      num_bytes_(std::exchange(other.num_bytes_, 0)),
+      mapped_bytes_(std::exchange(other.mapped_bytes_, 0)) {}
+
+PageMemory& PageMemory::operator=(PageMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(num_bytes_, other.num_bytes_);
+  std::swap(mapped_bytes_, other.mapped_bytes_);
+  return *this;
+}
+
+StatusOr<PageMemory> PageMemory::Allocate(size_t num_bytes) {
+  PageMemory memory;
+  if (num_bytes == 0) {
+    return memory;
+  }
+  if (num_bytes > std::numeric_limits<size_t>::max() / 2) {
+    return ResourceExhausted("cannot allocate {} bytes", num_bytes);
+  }
+  // Huge pages need an aligned start; ask for enough to align by hand.
+  const bool wants_huge = num_bytes >= kHugePageBytes;
+  const size_t mapped_bytes = wants_huge ? num_bytes + kHugePageBytes : num_bytes;
+  void* mapping =
+      ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return ResourceExhausted("cannot allocate {} bytes: {}", num_bytes, std::strerror(errno));
+  }
+  auto* begin = static_cast<uint8_t*>(mapping);
+  size_t kept_bytes = mapped_bytes;
+  if (wants_huge) {
+    const auto address = reinterpret_cast<uintptr_t>(begin);
+    const size_t lead = (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;
+    if (lead > 0) {
+      ::munmap(begin, lead);
+      begin += lead;
+      kept_bytes -= lead;
+    }
+    ::madvise(begin, kept_bytes, MADV_HUGEPAGE);  // advice: failure only costs speed
+  }
+  memory.data_ = begin;
+  memory.num_bytes_ = num_bytes;
+  memory.mapped_bytes_ = kept_bytes;
+  return memory;
+}
+
+}  // namespace headroom::kernels
