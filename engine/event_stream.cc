@@ -10,11 +10,6 @@
 
 namespace headroom::engine {
 
-bool IsTerminal(RequestEvent::Kind kind) {
-  return kind == RequestEvent::Kind::kFinished || kind == RequestEvent::Kind::kFailed ||
-         kind == RequestEvent::Kind::kCancelled;
-}
-
 struct EventStream::Impl {
   explicit Impl(std::function<void()> the_wake) : wake(std::move(the_wake)) {}
 

@@ -32,7 +32,4 @@ class EventStream {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether `kind` is one of kFinished, kFailed, kCancelled.
-bool IsTerminal(RequestEvent::Kind kind);
-
 }  // namespace headroom::engine

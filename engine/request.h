@@ -106,4 +106,9 @@ struct RequestEvent {
   Status status;
 };
 
+constexpr bool IsTerminal(RequestEvent::Kind kind) {
+  return kind == RequestEvent::Kind::kFinished || kind == RequestEvent::Kind::kFailed ||
+         kind == RequestEvent::Kind::kCancelled;
+}
+
 }  // namespace headroom::engine
