@@ -8,9 +8,12 @@
 namespace headroom::kernels {
 namespace cpu_avx512 {
 
-#include "kernels/cpu/linear_panel.inc"
+// Each uses what the one before defines.
+// clang-format off
 #include "kernels/cpu/linear_rows.inc"
 #include "kernels/cpu/linear_tiles.inc"
+#include "kernels/cpu/linear_panel.inc"
+// clang-format on
 
 }  // namespace cpu_avx512
 
