@@ -66,6 +66,7 @@ void AddToOutcome(const RequestEvent& event, Outcome& outcome) {
     outcome.tokens.push_back(token.token);
   }
   outcome.text += event.text;
+  outcome.began |= event.kind == RequestEvent::Kind::kProgress;
   outcome.num_terminal += engine::IsTerminal(event.kind) ? 1 : 0;
   outcome.last = event;
 }

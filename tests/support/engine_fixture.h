@@ -31,6 +31,7 @@ struct EngineFixtureOptions {
 struct Outcome {
   std::vector<int32_t> tokens;
   std::string text;
+  bool began = false;  // some of its prompt was read
   int32_t num_terminal = 0;
   bool event_after_terminal = false;
   engine::RequestEvent last;  // the terminal event once num_terminal is 1

@@ -1,0 +1,146 @@
+// What a request keeps, and every logit, depends on the request alone: not on how its prompt is cut
+// into chunks, nor on who shares its batches. Exact.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/forward_driver.h"
+#include "tests/support/kv_fixture.h"
+
+namespace headroom::testing {
+namespace {
+
+using engine::KvDecode;
+
+std::vector<DrivenSequence> MixedSequences(int32_t vocab) {
+  struct Made {
+    engine::KvPolicySpec spec;
+    int32_t num_prompt;
+    int32_t content_end;
+  };
+  const std::vector<Made> made = {
+      {MakeKvSpec("fastkv", 200'000, 400'000), 150, -1},
+      {MakeKvSpec("streaming", 300'000, 1'000'000, KvDecode::kTyped), 70, -1},
+      {MakeKvSpec("ragged", 1'000'000, 500'000), 120, 110},
+      {MakeKvSpec("full", 1'000'000, 1'000'000), 33, -1},
+      {MakeKvSpec("fastkv", 100'000, 1'000'000), 129, 124},
+      {MakeKvSpec("full", 1'000'000, 250'000), 97, -1},
+      {MakeKvSpec("ragged", 1'000'000, 1'000'000), 64, -1}};
+  std::vector<DrivenSequence> sequences;
+  for (size_t i = 0; i < made.size(); ++i) {
+    DrivenSequence sequence;
+    sequence.prompt = RandomTokens(made[i].num_prompt, vocab, 100 + i);
+    sequence.feed = RandomTokens(30, vocab, 200 + i);
+    sequence.spec = made[i].spec;
+    sequence.content_end = made[i].content_end;
+    sequences.push_back(sequence);
+  }
+  return sequences;
+}
+
+class KeptSetInvarianceTest : public ::testing::TestWithParam<kernels::KvDType> {
+ protected:
+  KvFixtureOptions Options() const {
+    KvFixtureOptions options;
+    options.shape.num_heads = 6;
+    options.dtype = GetParam();
+    return options;
+  }
+};
+
+void RunAlone(KvFixture& fixture, DrivenSequence& sequence) {
+  ForwardDriver driver(fixture.model(), fixture.cache());
+  driver.Open(sequence);
+  driver.Run({&sequence});
+  driver.Close(sequence);
+}
+
+TEST_P(KeptSetInvarianceTest, ChunkSizeChangesNothing) {
+  KvFixture fixture(Options());
+  for (const DrivenSequence& made : MixedSequences(fixture.loaded().config.vocab_size)) {
+    DrivenSequence whole = made;
+    whole.chunk = static_cast<int32_t>(made.prompt.size());
+    RunAlone(fixture, whole);
+    for (const int32_t chunk : {1, 7, 16, 64}) {
+      SCOPED_TRACE(made.spec.policy + ", chunk " + std::to_string(chunk));
+      DrivenSequence cut = made;
+      cut.chunk = chunk;
+      RunAlone(fixture, cut);
+      EXPECT_EQ(cut.kept, whole.kept);
+      EXPECT_EQ(cut.logits, whole.logits);
+    }
+  }
+}
+
+TEST_P(KeptSetInvarianceTest, BatchMatesChangeNothing) {
+  KvFixture fixture(Options());
+  std::vector<DrivenSequence> together = MixedSequences(fixture.loaded().config.vocab_size);
+  ForwardDriver driver(fixture.model(), fixture.cache());
+  std::vector<DrivenSequence*> batch;
+  const std::vector<int32_t> chunks = {7, 1, 64, 16, 5, 150, 31};
+  for (size_t i = 0; i < together.size(); ++i) {
+    together[i].chunk = chunks[i];
+    driver.Open(together[i]);
+    batch.push_back(&together[i]);
+  }
+  driver.Run(batch);
+  for (DrivenSequence& sequence : together) {
+    driver.Close(sequence);
+  }
+  EXPECT_EQ(fixture.cache().pool().num_free(), fixture.cache().pool().num_pages());
+  std::vector<DrivenSequence> alone = MixedSequences(fixture.loaded().config.vocab_size);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    SCOPED_TRACE(alone[i].spec.policy + ", sequence " + std::to_string(i));
+    RunAlone(fixture, alone[i]);
+    EXPECT_EQ(together[i].kept, alone[i].kept);
+    EXPECT_EQ(together[i].logits, alone[i].logits);
+  }
+}
+
+TEST_P(KeptSetInvarianceTest, AnEarlierRequestLeavesNothingBehind) {
+  KvFixture used(Options());
+  std::vector<DrivenSequence> sequences = MixedSequences(used.loaded().config.vocab_size);
+  for (DrivenSequence& sequence : sequences) {
+    RunAlone(used, sequence);
+  }
+  for (DrivenSequence sequence : MixedSequences(used.loaded().config.vocab_size)) {
+    KvFixture fresh(Options());
+    DrivenSequence again = sequence;
+    RunAlone(used, again);
+    RunAlone(fresh, sequence);
+    EXPECT_EQ(again.kept, sequence.kept);
+    EXPECT_EQ(again.logits, sequence.logits);
+  }
+}
+
+TEST_P(KeptSetInvarianceTest, RatiosOfOneAreTheFullPathExactly) {
+  KvFixture fixture(Options());
+  DrivenSequence full;
+  full.prompt = RandomTokens(90, fixture.loaded().config.vocab_size, 1);
+  full.feed = RandomTokens(20, fixture.loaded().config.vocab_size, 2);
+  full.spec = MakeKvSpec("full", 1'000'000, 1'000'000);
+  RunAlone(fixture, full);
+  for (const char* policy : {"fastkv", "streaming"}) {
+    for (const KvDecode decode : {KvDecode::kGrow, KvDecode::kTyped}) {
+      if (decode == KvDecode::kTyped && std::string(policy) == "fastkv") {
+        continue;
+      }
+      DrivenSequence other = full;
+      other.logits.clear();
+      other.kept.clear();
+      other.phase = other.rows_done = other.num_fed = 0;
+      other.decoding = false;
+      other.spec = MakeKvSpec(policy, 1'000'000, 1'000'000, decode);
+      RunAlone(fixture, other);
+      EXPECT_EQ(other.kept, full.kept);
+      EXPECT_EQ(other.logits, full.logits);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(KvDTypes, KeptSetInvarianceTest,
+                         ::testing::Values(kernels::KvDType::kF32, kernels::KvDType::kBF16));
+
+}  // namespace
+}  // namespace headroom::testing

@@ -1,0 +1,26 @@
+// The forward pass in double precision, written from its definition, with an explicit mask: what
+// eviction has to equal. No pages, no chunks, no kernels.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/loaded_model.h"
+
+namespace headroom::testing {
+
+struct OracleInput {
+  std::vector<int32_t> tokens;   // [M], prompt then decode rows
+  int32_t num_prompt = 0;        // N
+  int32_t tsp_layer = 0;         // layers above it, and its queries, see only tsp_rows
+  std::vector<int32_t> tsp_rows; // prompt positions; empty: every row runs
+  bool bf16_kv = false;  // keys and values are rounded as a bf16 cache rounds them
+  // Positions that decode row N + t sees, [t][layer][kv head], its own included.
+  std::vector<std::vector<std::vector<std::vector<int32_t>>>> seen;
+};
+
+// Logits of the last prompt row and of each decode row, [M - N + 1][vocab]. Weights are f32.
+std::vector<std::vector<double>> OracleLogits(const models::LoadedModel& model,
+                                              const OracleInput& input);
+
+}  // namespace headroom::testing
