@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -33,6 +35,9 @@ struct ChatInput {
   std::string bos_token;              // as the vocabulary spells it; may be empty
   std::string eos_token;
   std::vector<std::pair<std::string, Value>> variables;  // further top-level names
+  // Seconds since 1970 of the local wall clock, for strftime_now. Unset: the template finds no
+  // such function and takes its own default, as published templates do.
+  std::optional<int64_t> local_time_s;
 };
 
 class ChatTemplate {
