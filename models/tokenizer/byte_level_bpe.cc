@@ -49,8 +49,8 @@ ByteLevelBpe::ByteLevelBpe(Vocabulary taken_vocabulary, MergeTable merges,
   if (std::find(missing_byte_ids_.begin(), missing_byte_ids_.end(), -1) !=
       missing_byte_ids_.end()) {
     missing_byte_ids_.clear();
-    if (vocabulary().data().unk_id >= 0) {
-      missing_byte_ids_.push_back(vocabulary().data().unk_id);
+    if (vocabulary().FallbackToken() >= 0) {
+      missing_byte_ids_.push_back(vocabulary().FallbackToken());
     }
   }
 }

@@ -21,19 +21,45 @@ constexpr PreTokenizer kLlama3Merges{PreTokenizerKind::kLlama3, false};
 constexpr PreTokenizer kQwen2{PreTokenizerKind::kQwen2, false};
 constexpr PreTokenizer kDeepSeekLlm{PreTokenizerKind::kDeepSeekLlm, false};
 constexpr NamedPreTokenizer kNames[] = {
-    {"default", kGpt2},         {"gpt-2", kGpt2},           {"gpt2", kGpt2},
-    {"phi-2", kGpt2},           {"mpt", kGpt2},             {"olmo", kGpt2},
-    {"jais", kGpt2},            {"gigachat", kGpt2},        {"mellum", kGpt2},
-    {"a.x-4.0", kGpt2},         {"exaone4", kGpt2},         {"trillion", kGpt2},
-    {"granite-docling", kGpt2}, {"smollm", kSmolLm},        {"starcoder", kSmolLm},
-    {"refact", kSmolLm},        {"command-r", kSmolLm},     {"codeshell", kSmolLm},
-    {"exaone", kSmolLm},        {"minerva-7b", kSmolLm},    {"llama-bpe", kLlama3},
-    {"llama3", kLlama3},        {"llama-v3", kLlama3},      {"falcon3", kLlama3},
-    {"falcon-h1", kLlama3},     {"pixtral", kLlama3},       {"midm-2.0", kLlama3},
-    {"lfm2", kLlama3},          {"dbrx", kLlama3Merges},    {"smaug-bpe", kLlama3Merges},
-    {"glm4", kLlama3Merges},    {"chatglm-bpe", kLlama3Merges}, {"qwen2", kQwen2},
-    {"deepseek-r1-qwen", kQwen2}, {"megrez", kQwen2},       {"stablelm2", kQwen2},
-    {"hunyuan", kQwen2},        {"solar-open", kQwen2},     {"grok-2", kQwen2},
+    {"default", kGpt2},
+    {"gpt-2", kGpt2},
+    {"gpt2", kGpt2},
+    {"phi-2", kGpt2},
+    {"mpt", kGpt2},
+    {"olmo", kGpt2},
+    {"jais", kGpt2},
+    {"gigachat", kGpt2},
+    {"mellum", kGpt2},
+    {"a.x-4.0", kGpt2},
+    {"exaone4", kGpt2},
+    {"trillion", kGpt2},
+    {"granite-docling", kGpt2},
+    {"smollm", kSmolLm},
+    {"starcoder", kSmolLm},
+    {"refact", kSmolLm},
+    {"command-r", kSmolLm},
+    {"codeshell", kSmolLm},
+    {"exaone", kSmolLm},
+    {"minerva-7b", kSmolLm},
+    {"llama-bpe", kLlama3},
+    {"llama3", kLlama3},
+    {"llama-v3", kLlama3},
+    {"falcon3", kLlama3},
+    {"falcon-h1", kLlama3},
+    {"pixtral", kLlama3},
+    {"midm-2.0", kLlama3},
+    {"lfm2", kLlama3},
+    {"dbrx", kLlama3Merges},
+    {"smaug-bpe", kLlama3Merges},
+    {"glm4", kLlama3Merges},
+    {"chatglm-bpe", kLlama3Merges},
+    {"qwen2", kQwen2},
+    {"deepseek-r1-qwen", kQwen2},
+    {"megrez", kQwen2},
+    {"stablelm2", kQwen2},
+    {"hunyuan", kQwen2},
+    {"solar-open", kQwen2},
+    {"grok-2", kQwen2},
     {"deepseek-llm", kDeepSeekLlm},
 };
 
@@ -108,8 +134,7 @@ size_t EndOfLlama3Word(std::string_view text, size_t position, int max_digits) {
   if (group == WordGroup::kLetter) {
     return EndOfRun(text, second, WordGroup::kLetter);
   }
-  const WordGroup next =
-      second < text.size() ? GroupOf(CharAt(text, second)) : WordGroup::kSpace;
+  const WordGroup next = second < text.size() ? GroupOf(CharAt(text, second)) : WordGroup::kSpace;
   if (!IsLineBreak(first) && next == WordGroup::kLetter) {
     return EndOfRun(text, second, WordGroup::kLetter);
   }

@@ -32,11 +32,15 @@ struct Candidate {
   }
 };
 
-// The symbols of one segment and their merging.
+// The symbols of one segment, or of one word of it, and their merging.
 class Merger {
  public:
   explicit Merger(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
 
+  void Clear() {
+    spelled_.clear();
+    symbols_.clear();
+  }
   // Appends text[begin, end) as one symbol per character.
   void Append(std::string_view text, size_t begin, size_t end);
   // A space that the text does not hold; `position` is where it stands.
@@ -135,13 +139,40 @@ void Merger::EmitBytes(const Symbol& symbol, EncodingSink* sink) const {
   for (size_t i = 0; i < spelling.size(); ++i) {
     int32_t id = vocabulary_.ByteToken(static_cast<uint8_t>(spelling[i]));
     if (id < 0) {
-      id = vocabulary_.data().unk_id;
+      id = vocabulary_.FallbackToken();
     }
     if (id >= 0) {
       const size_t begin = symbol.source_begin + (same_bytes ? i : 0);
       sink->Add(id, begin, same_bytes ? begin + 1 : symbol.source_end);
     }
   }
+}
+
+bool EndsInVisibleSpace(std::string_view text) {
+  return text.size() >= kVisibleSpace.size() &&
+         text.substr(text.size() - kVisibleSpace.size()) == kVisibleSpace;
+}
+
+// True when the piece has a visible space after something else.
+bool HasSpaceInside(std::string_view piece) {
+  for (size_t space = piece.find(kVisibleSpace); space != std::string_view::npos;
+       space = piece.find(kVisibleSpace, space + kVisibleSpace.size())) {
+    if (space > 0 && !EndsInVisibleSpace(piece.substr(0, space))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The first space after `begin` that follows neither a space nor a visible space; `end` if none.
+size_t EndOfWord(std::string_view text, size_t begin, size_t end) {
+  for (size_t position = begin + 1; position < end; ++position) {
+    if (text[position] == ' ' && text[position - 1] != ' ' &&
+        !EndsInVisibleSpace(text.substr(begin, position - begin))) {
+      return position;
+    }
+  }
+  return end;
 }
 
 }  // namespace
@@ -155,15 +186,30 @@ StatusOr<std::unique_ptr<Tokenizer>> SentencePieceBpe::Create(TokenizerData data
   return std::unique_ptr<Tokenizer>(new SentencePieceBpe(std::move(vocabulary)));
 }
 
+SentencePieceBpe::SentencePieceBpe(Vocabulary taken_vocabulary)
+    : VocabularyTokenizer(std::move(taken_vocabulary)) {
+  merges_stay_in_words_ = true;
+  for (int32_t id = 0; id < vocab_size(); ++id) {
+    if (Type(id) == TokenType::kNormal && HasSpaceInside(TokenPiece(id))) {
+      merges_stay_in_words_ = false;
+    }
+  }
+}
+
 void SentencePieceBpe::EncodeSegment(std::string_view text, size_t begin, size_t end,
                                      EncodingSink* sink) const {
   Merger merger(vocabulary());
   if (vocabulary().data().add_space_prefix) {
     merger.AppendPrefixSpace(begin);
   }
-  merger.Append(text, begin, end);
-  merger.Merge();
-  merger.Emit(sink);
+  while (begin < end) {
+    const size_t part_end = merges_stay_in_words_ ? EndOfWord(text, begin, end) : end;
+    merger.Append(text, begin, part_end);
+    merger.Merge();
+    merger.Emit(sink);
+    merger.Clear();
+    begin = part_end;
+  }
 }
 
 }  // namespace headroom::models

@@ -1,7 +1,8 @@
 // SentencePiece-style BPE (GGUF model "llama"): no words and no merges list; the pair of
 // neighbours whose joined piece has the best score is merged first, leftmost among equals, over
 // the whole text between special pieces. Spaces are U+2581; characters without a piece are spelt
-// in byte pieces.
+// in byte pieces. Where no piece of the vocabulary can reach across the start of a word, words
+// are merged one by one, with the same result.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,10 @@ class SentencePieceBpe : public VocabularyTokenizer {
                      EncodingSink* sink) const override;
 
  private:
-  explicit SentencePieceBpe(Vocabulary vocabulary) : VocabularyTokenizer(std::move(vocabulary)) {}
+  explicit SentencePieceBpe(Vocabulary vocabulary);
+
+  // No normal piece holds a U+2581 right after another character.
+  bool merges_stay_in_words_ = false;
 };
 
 }  // namespace headroom::models

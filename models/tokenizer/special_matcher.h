@@ -57,7 +57,7 @@ class SpecialMatcher {
     bool allowed_in_messages = false;
   };
 
-  std::vector<Node> nodes_ = {Node{}};              // [0] is the root
+  std::vector<Node> nodes_ = {Node{}};               // [0] is the root
   std::unordered_map<uint64_t, uint32_t> children_;  // node * 256 + byte -> node
   std::array<uint32_t, 256> roots_ = {};             // the root's children; 0: none
 };

@@ -65,7 +65,8 @@ class Tokenizer {
   // a user-defined piece of letters, digits, marks and white space alone (a run of spaces, a rare
   // letter) is a word of the vocabulary, not markup, and is recognised everywhere. No BOS is
   // added. Invalid UTF-8 is encoded byte by byte, never refused; a byte for which the vocabulary
-  // has no piece becomes U+FFFD's pieces ("gpt2"), else the unknown token, else nothing.
+  // has no piece becomes U+FFFD's pieces ("gpt2"), else the unknown token (unless it is a control
+  // token), else nothing.
   // `message_ranges` may also be empty ranges; past the end of the text they mean nothing.
   virtual Encoding Encode(const ProvenancedText& text) const = 0;
 

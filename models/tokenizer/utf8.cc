@@ -64,8 +64,8 @@ void AppendUtf8(char32_t code_point, std::string* out) {
   }
   const int num_continuations = code_point < 0x800 ? 1 : code_point < 0x10000 ? 2 : 3;
   static constexpr uint8_t kLeadMarks[] = {0, 0xC0, 0xE0, 0xF0};
-  out->push_back(static_cast<char>(kLeadMarks[num_continuations] |
-                                   (code_point >> (6 * num_continuations))));
+  out->push_back(
+      static_cast<char>(kLeadMarks[num_continuations] | (code_point >> (6 * num_continuations))));
   for (int i = num_continuations - 1; i >= 0; --i) {
     out->push_back(static_cast<char>(0x80 | ((code_point >> (6 * i)) & 0x3F)));
   }

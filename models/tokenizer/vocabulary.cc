@@ -197,8 +197,8 @@ void Vocabulary::SetBytes(int32_t id) {
       return;  // IndexByteTokens
     case TokenType::kNormal:
     case TokenType::kUnused:
-      bytes_[id] = spelling_ == PieceSpelling::kSentencePiece ? WithSpaces(piece)
-                                                              : ByteLevelBytes(piece);
+      bytes_[id] =
+          spelling_ == PieceSpelling::kSentencePiece ? WithSpaces(piece) : ByteLevelBytes(piece);
       return;
   }
 }
@@ -267,13 +267,9 @@ TokenType Vocabulary::Type(int32_t id) const {
   return IsValid(id) ? data_.token_types[id] : TokenType::kUnknown;
 }
 
-int32_t Vocabulary::FindSpecial(std::string_view piece) const {
-  return Lookup(special_, piece);
-}
+int32_t Vocabulary::FindSpecial(std::string_view piece) const { return Lookup(special_, piece); }
 
-int32_t Vocabulary::FindNormal(std::string_view piece) const {
-  return Lookup(normal_, piece);
-}
+int32_t Vocabulary::FindNormal(std::string_view piece) const { return Lookup(normal_, piece); }
 
 int32_t Vocabulary::FindAny(std::string_view piece) const {
   for (const auto* map : {&normal_, &special_, &other_}) {

@@ -68,6 +68,12 @@ class Vocabulary {
   // kSentencePiece: the byte piece <0xHH>.
   int32_t ByteToken(uint8_t byte) const { return byte_tokens_[byte]; }
 
+  // What stands for bytes without a token: the unknown token, or -1 when there is none or it is a
+  // control token, which no message may become.
+  int32_t FallbackToken() const {
+    return Type(data_.unk_id) == TokenType::kControl ? -1 : data_.unk_id;
+  }
+
   const SpecialMatcher& special_matcher() const { return special_matcher_; }
   size_t max_piece_bytes() const { return max_piece_bytes_; }
 

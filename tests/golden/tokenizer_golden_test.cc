@@ -70,8 +70,7 @@ class TokenizerVectorsTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerVectorsTest, GivesTheIdsOfAllVectors) {
   const std::string prefix = std::string("tokenizers/") + GetParam();
-  const std::optional<std::string> vocabulary =
-      testing::SharedDataPath(prefix + ".vocab.gguf");
+  const std::optional<std::string> vocabulary = testing::SharedDataPath(prefix + ".vocab.gguf");
   if (!vocabulary.has_value()) {
     GTEST_SKIP() << "no shared data: " << prefix << ".vocab.gguf";
   }
