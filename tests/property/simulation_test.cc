@@ -62,7 +62,8 @@ int32_t TspLayerOf(int32_t shape_index) { return shape_index == 0 ? 0 : 1; }
 
 KvPolicySpec DrawSpec(Draws& draws, int32_t num_prompt) {
   KvPolicySpec spec = MakeRequest(0, 1, 1).kv;
-  spec.policy = draws.Pick({"full", "streaming", "fastkv", "fastkv", "ragged", "ragged"});
+  spec.policy = std::string(
+      draws.Pick({"full", "streaming", "fastkv", "fastkv", "ragged", "ragged"}));
   spec.window = draws.Between(1, 9);
   spec.window_raw = draws.Percent(30);
   spec.sink_tokens = draws.Between(0, 5);
