@@ -6,8 +6,8 @@ namespace headroom::kernels {
 namespace cpu_avx2 {
 
 // Sixteen registers: a vector takes two.
-static constexpr int kRowTile = 2;
-static constexpr int kVecTile = 2;
+static constexpr int kRowTile = 4;
+static constexpr int kVecTile = 1;
 
 #include "kernels/cpu/attention.inc"
 #include "kernels/cpu/rope_store.inc"

@@ -27,6 +27,16 @@ static constexpr AttentionKernels kAttentionKernels = {
 
 }  // namespace cpu_avx512
 
-AttentionKernels AttentionKernelsAvx512() { return cpu_avx512::kAttentionKernels; }
+bool PreferBf16Dot() { return !__builtin_cpu_is("intel"); }
+
+AttentionKernels AttentionKernelsAvx512(bool use_bf16_dot) {
+  AttentionKernels kernels = cpu_avx512::kAttentionKernels;
+  if (use_bf16_dot) {
+    kernels.attend_bf16 = cpu_avx512::Attend<cpu_avx512::KvBf16Dot>;
+  }
+  return kernels;
+}
+
+AttentionKernels AttentionKernelsAvx512() { return AttentionKernelsAvx512(PreferBf16Dot()); }
 
 }  // namespace headroom::kernels

@@ -172,6 +172,18 @@ HEADROOM_INLINE void StoreBf16(uint16_t* p, F32x16 v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
 }
 
+// Rounded the same way, as f32.
+HEADROOM_INLINE F32x16 RoundToBf16(F32x16 v) {
+  return FloatOf(ShiftLeft<16>({ToBf16(v.lo), ToBf16(v.hi)}));
+}
+
+// The odd or the even elements of sixteen pairs, as f32.
+HEADROOM_INLINE F32x16 LoadOdd(const uint16_t* p) {
+  return FloatOf(AndI(LoadI(reinterpret_cast<const int32_t*>(p)), Set1I(-0x10000)));
+}
+HEADROOM_INLINE F32x16 LoadEven(const uint16_t* p) {
+  return FloatOf(ShiftLeft<16>(LoadI(reinterpret_cast<const int32_t*>(p))));
+}
 HEADROOM_INLINE Bf16x32 LoadPairs(const uint16_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16))};

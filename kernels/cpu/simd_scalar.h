@@ -129,6 +129,14 @@ HEADROOM_INLINE void StoreBf16(uint16_t* p, F32x16 a) {
   }
 }
 
+// Rounded the same way, as f32.
+HEADROOM_LANES(F32x16, RoundToBf16(F32x16 a),
+               FloatOf1(static_cast<uint32_t>(F32ToBf16(a.v[i])) << 16))
+
+// The odd or the even elements of sixteen pairs, as f32.
+HEADROOM_LANES(F32x16, LoadOdd(const uint16_t* p),
+               FloatOf1(static_cast<uint32_t>(p[2 * i + 1]) << 16))
+HEADROOM_LANES(F32x16, LoadEven(const uint16_t* p), FloatOf1(static_cast<uint32_t>(p[2 * i]) << 16))
 HEADROOM_LANES(Bf16x32, LoadPairs(const uint16_t* p),
                p[2 * i] | (static_cast<uint32_t>(p[2 * i + 1]) << 16))
 // One pair in every lane, read from p[0] and p[1].

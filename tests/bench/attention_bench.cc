@@ -1,0 +1,133 @@
+// Speed of the cpu backend's attention on one thread: prefill and decode of one layer (head_dim 64,
+// 3 KV heads, groups of 3), in GF/s and GB/s, beside the machine's bf16 dot-product peak measured in
+// the same run. Usage: attention_bench [isa] [head_dim]
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/attention_ops.h"
+#include "tests/bench/bf16_peak.h"
+
+namespace headroom::kernels {
+namespace {
+
+// This thread's own time: other processes on the machine do not count, the op runs on the caller.
+double ThreadSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+double SecondsOf(const std::function<void()>& body) {
+  const double begin = ThreadSeconds();
+  body();
+  return ThreadSeconds() - begin;
+}
+
+double BestSeconds(int num_tries, const std::function<void()>& body) {
+  double best = 1e9;
+  for (int i = 0; i < num_tries; ++i) {
+    best = std::min(best, SecondsOf(body));
+  }
+  return best;
+}
+
+// One layer's cache of one sequence, filled with small numbers.
+struct Layer {
+  KvArena arena;
+  std::vector<uint8_t> memory;
+  std::vector<int32_t> pages;
+  std::vector<KvHeadView> heads;
+
+  Layer(const KvGeometry& geometry, int32_t num_slots) {
+    const int32_t num_pages = (num_slots + kPageSize - 1) / kPageSize;
+    const size_t page_bytes = AttentionOps::KvPageBytes(geometry);
+    memory.resize(page_bytes * static_cast<size_t>(num_pages * geometry.num_kv_heads) + 64);
+    const auto address = reinterpret_cast<uintptr_t>(memory.data());
+    arena = {memory.data() + (64 - address % 64) % 64, page_bytes, geometry};
+    pages.resize(static_cast<size_t>(num_pages * geometry.num_kv_heads));
+    std::iota(pages.begin(), pages.end(), 0);
+    for (int32_t head = 0; head < geometry.num_kv_heads; ++head) {
+      heads.push_back({pages.data() + head * num_pages, num_slots});
+    }
+    std::vector<float> row(static_cast<size_t>(2 * geometry.head_dim));
+    for (int64_t slot = 0; slot < int64_t{num_pages} * kPageSize * geometry.num_kv_heads; ++slot) {
+      for (size_t d = 0; d < row.size(); ++d) {
+        row[d] = static_cast<float>(static_cast<int>((slot * 31 + static_cast<int64_t>(d) * 17) %
+                                                     64) - 32) / 32.0f;
+      }
+      AttentionOps::WriteKvSlot(arena, slot, row.data(), row.data() + geometry.head_dim);
+    }
+  }
+};
+
+// Rows [num_slots - num_rows, num_slots) of a causal prompt, best of many, in seconds.
+double AttentionSeconds(AttentionOps& ops, const Layer& layer, int32_t num_slots, int32_t num_rows,
+                        int num_tries) {
+  const KvGeometry& g = layer.arena.geometry;
+  const int64_t width = int64_t{g.num_kv_heads} * g.group_size * g.head_dim;
+  std::vector<float> q(static_cast<size_t>(num_rows * width));
+  for (size_t i = 0; i < q.size(); ++i) {
+    q[i] = static_cast<float>(static_cast<int>(i * 7 % 61) - 30) / 15.0f;
+  }
+  std::vector<float> out(q.size());
+  std::vector<int32_t> visible;
+  for (int32_t r = 0; r < num_rows; ++r) {
+    visible.insert(visible.end(), static_cast<size_t>(g.num_kv_heads),
+                   num_slots - num_rows + r + 1);
+  }
+  const AttentionSegment segment = {0, num_rows, layer.heads.data()};
+  const AttentionParams params = {.q = q.data(), .q_stride = width, .out = out.data(),
+                                  .out_stride = width, .scale = 0.125f, .arena = layer.arena,
+                                  .segments = {&segment, 1}, .visible = visible.data()};
+  return BestSeconds(num_tries, [&] { ops.Attention(params); });
+}
+
+AttentionKernels KernelsOf(const std::string& isa) {
+  if (isa == "avx2") {
+    return AttentionKernelsAvx2();
+  }
+  return isa == "scalar" ? AttentionKernelsScalar() : AttentionKernelsAvx512();
+}
+
+void Run(const std::string& isa, KvDType dtype, int32_t head_dim) {
+  ThreadPool pool(1);
+  AttentionOps ops(KernelsOf(isa), &pool);
+  const KvGeometry geometry = {3, 3, head_dim, dtype};
+  const double peak = isa == "avx512" ? Bf16PeakGflops() : 0.0;
+  std::printf("isa %s kv %s head_dim %d peak %.0f GF/s\n", isa.c_str(),
+              dtype == KvDType::kBF16 ? "bf16" : "f32", head_dim, peak);
+  for (const int32_t n : {512, 2048, 8192}) {
+    const Layer layer(geometry, n);
+    const int32_t rows = std::min(n, 512);  // a chunk at the end of the prompt
+    const double seconds = AttentionSeconds(ops, layer, n, rows, n > 4096 ? 10 : 40);
+    const double keys = double(rows) * n - double(rows) * (rows - 1) / 2;
+    const double gflops = 4.0 * keys * head_dim * 9 / seconds * 1e-9;
+    std::printf("prefill rows %4d slots %5d: %7.3f ms %6.1f GF/s (%.0f %% of peak)\n", rows, n,
+                seconds * 1e3, gflops, peak > 0 ? 100 * gflops / peak : 0.0);
+  }
+  for (const int32_t n : {512, 2048, 8192}) {
+    const Layer layer(geometry, n);
+    const double seconds = AttentionSeconds(ops, layer, n, 1, 400);
+    const double bytes = double(n) / kPageSize * 3 * double(layer.arena.page_bytes);
+    std::printf("decode  slots %5d: %8.1f us %6.1f GB/s\n", n, seconds * 1e6,
+                bytes / seconds * 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace headroom::kernels
+
+int main(int argc, char** argv) {
+  const std::string isa = argc > 1 ? argv[1] : "avx512";
+  const int head_dim = argc > 2 ? std::atoi(argv[2]) : 64;
+  headroom::kernels::Run(isa, headroom::kernels::KvDType::kBF16, head_dim);
+  headroom::kernels::Run(isa, headroom::kernels::KvDType::kF32, head_dim);
+  return 0;
+}
