@@ -14,11 +14,17 @@ static constexpr int QuantGroups(int rows) { return rows <= 4 ? 4 : rows <= 8 ? 
 static constexpr int kMaxFloatRows = 6;
 static constexpr int FloatGroups(int /*rows*/) { return 4; }
 
-// acc + the dot product of each lane's four unsigned bytes with the four signed bytes at a.
+// acc + the dot product of each lane's four unsigned bytes with the four signed bytes at a. Written
+// out because compilers otherwise load each broadcast apart and keep it in a register for its next
+// use, which spills accumulators.
 HEADROOM_INLINE I32x16 DotBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
-  int32_t four;
-  memcpy(&four, a, sizeof(four));
-  return _mm512_dpbusd_epi32(acc, weights, _mm512_set1_epi32(four));
+  struct FourBytes {
+    int8_t v[4];
+  };
+  __asm__("vpdpbusd %2%{1to16%}, %1, %0"
+          : "+v"(acc)
+          : "v"(weights), "m"(*reinterpret_cast<const FourBytes*>(a)));
+  return acc;
 }
 // The same for weights of any size; DotBytes may want them below 64.
 HEADROOM_INLINE I32x16 DotWideBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
