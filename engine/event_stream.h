@@ -15,7 +15,8 @@ namespace headroom::engine {
 class EventStream {
  public:
   // `wake` is called (engine thread) whenever events become available after the stream was empty.
-  // It must not block. May be empty for readers that use Wait.
+  // It must not block. No lock is held, so the reader may already have taken the event and be gone
+  // when it runs: let it own what it touches. May be empty for readers that use Wait.
   explicit EventStream(std::function<void()> wake);
   ~EventStream();
 

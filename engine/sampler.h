@@ -5,7 +5,8 @@
 // logits, temperature, top-k, min-p, top-p, then one Philox draw. Greedy takes the largest logit,
 // ties to the lowest id. NaN logits are below every number, -inf included, and are never drawn while
 // there is a finite one. Each of the three filters sees the distribution that the one before it
-// left, renormalised. Ties at a cut go to the lower id.
+// left, renormalised. Ties at a cut go to the lower id. The draw takes the first token, by id, at
+// which the cumulated probability exceeds a uniform number in [0, 1).
 //
 // Time is linear in the vocabulary: selections are by nth_element, nothing is fully sorted.
 #pragma once
