@@ -50,11 +50,12 @@ struct LayerPlan {
   bool overran = false;  // must-keep sets were larger than the budget: the receipt says `floor`
 };
 
-// Rows that go on above the TSP layer: `protect` slots, then the best until num_rows.
+// Rows that go on above the TSP layer: the protected ones, then the best until num_rows.
 struct TspPlan {
   int32_t num_rows = 0;
   int32_t sink_slots = 0;
   int32_t recent_slots = 0;
+  std::vector<int32_t> keep_slots;  // further protected rows, ascending; may be empty
   bool overran = false;
 };
 

@@ -8,17 +8,15 @@
 namespace headroom::engine {
 
 void RetentionExecutor::MarkKept(int32_t num_slots, int32_t sink_slots, int32_t recent_slots,
-                                 const std::vector<int32_t>* keep_slots) {
+                                 const std::vector<int32_t>& keep_slots) {
   must_keep_.assign(static_cast<size_t>(num_slots), 0);
   const int32_t sinks = std::min(sink_slots, num_slots);
   const int32_t recent = std::min(recent_slots, num_slots);
   std::fill_n(must_keep_.begin(), sinks, uint8_t{1});
   std::fill_n(must_keep_.rbegin(), recent, uint8_t{1});
-  if (keep_slots != nullptr) {
-    for (const int32_t slot : *keep_slots) {
-      HEADROOM_CHECK(slot >= 0 && slot < num_slots);
-      must_keep_[static_cast<size_t>(slot)] = 1;
-    }
+  for (const int32_t slot : keep_slots) {
+    HEADROOM_CHECK(slot >= 0 && slot < num_slots);
+    must_keep_[static_cast<size_t>(slot)] = 1;
   }
 }
 
@@ -61,7 +59,7 @@ void RetentionExecutor::SelectHead(const HeadPlan& plan, int32_t num_slots,
     std::iota(kept.begin(), kept.end(), 0);
     return;
   }
-  MarkKept(num_slots, plan.sink_slots, plan.recent_slots, &plan.keep_slots);
+  MarkKept(num_slots, plan.sink_slots, plan.recent_slots, plan.keep_slots);
   if (plan.score == ScoreKind::kNone || scores == nullptr) {
     Fill(num_slots, plan.num_entries, nullptr, nullptr, 0, kept);
     return;
@@ -74,7 +72,7 @@ void RetentionExecutor::SelectHead(const HeadPlan& plan, int32_t num_slots,
 void RetentionExecutor::SelectRows(const TspPlan& plan, int32_t num_slots,
                                    const LayerScores* scores, int32_t num_kv_heads,
                                    std::vector<int32_t>& rows) {
-  MarkKept(num_slots, plan.sink_slots, plan.recent_slots, nullptr);
+  MarkKept(num_slots, plan.sink_slots, plan.recent_slots, plan.keep_slots);
   if (scores == nullptr) {
     Fill(num_slots, plan.num_rows, nullptr, nullptr, 0, rows);
     return;

@@ -35,7 +35,7 @@ class RetentionExecutor {
 
  private:
   void MarkKept(int32_t num_slots, int32_t sink_slots, int32_t recent_slots,
-                const std::vector<int32_t>* keep_slots);
+                const std::vector<int32_t>& keep_slots);
   void Fill(int32_t num_slots, int32_t num_entries, const float* pooled, const float* raw,
             int32_t num_columns, std::vector<int32_t>& kept);
 

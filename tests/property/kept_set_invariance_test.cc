@@ -63,7 +63,7 @@ TEST_P(KeptSetInvarianceTest, ChunkSizeChangesNothing) {
     whole.chunk = static_cast<int32_t>(made.prompt.size());
     RunAlone(fixture, whole);
     for (const int32_t chunk : {1, 7, 16, 64}) {
-      SCOPED_TRACE(made.spec.policy + ", chunk " + std::to_string(chunk));
+      SCOPED_TRACE(fmt::format("{}, chunk {}", made.spec.policy, chunk));
       DrivenSequence cut = made;
       cut.chunk = chunk;
       RunAlone(fixture, cut);
@@ -91,7 +91,7 @@ TEST_P(KeptSetInvarianceTest, BatchMatesChangeNothing) {
   EXPECT_EQ(fixture.cache().pool().num_free(), fixture.cache().pool().num_pages());
   std::vector<DrivenSequence> alone = MixedSequences(fixture.loaded().config.vocab_size);
   for (size_t i = 0; i < alone.size(); ++i) {
-    SCOPED_TRACE(alone[i].spec.policy + ", sequence " + std::to_string(i));
+    SCOPED_TRACE(fmt::format("{}, sequence {}", alone[i].spec.policy, i));
     RunAlone(fixture, alone[i]);
     EXPECT_EQ(together[i].kept, alone[i].kept);
     EXPECT_EQ(together[i].logits, alone[i].logits);

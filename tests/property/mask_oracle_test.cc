@@ -85,7 +85,7 @@ double Distance(const KvFixture& fixture, const OracleRun& run) {
 
 void ExpectEqualsOracle(KvFixture& fixture, const PolicyCase& policy, int32_t num_prompt,
                         int32_t num_decode, int32_t chunk, int32_t content_end) {
-  SCOPED_TRACE(std::string(policy.name) + ", N " + std::to_string(num_prompt));
+  SCOPED_TRACE(fmt::format("{}, N {}", policy.name, num_prompt));
   const OracleRun run =
       RunSequence(fixture, policy, num_prompt, num_decode, chunk, content_end);
   EXPECT_LE(Distance(fixture, run), kTolerance);
