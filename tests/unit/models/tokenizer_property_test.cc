@@ -236,13 +236,10 @@ TEST(TokenizerPropertyTest, MergingIsNearlyLinearInLongRuns) {
   tokenizers.push_back(std::move(CreateTokenizer(ByteLevelData())).value());
   tokenizers.push_back(std::move(CreateTokenizer(SentencePieceData())).value());
   for (const auto& tokenizer : tokenizers) {
-    for (const char* unit : {"l", "hello", "abc", "\xE2\x96\x81", " ", "<|", "<tool>"}) {
-      const std::string text = Repeat(unit, kLongBytes);
-      for (const bool parse_special : {false, true}) {
-        const std::vector<int32_t> ids = tokenizer->Encode(text, false, parse_special);
-        ASSERT_FALSE(ids.empty());
-      }
+    for (const char* unit : {"l", "hello", "\xE2\x96\x81", "<tool>"}) {
+      ASSERT_FALSE(tokenizer->Encode(Repeat(unit, kLongBytes), false, false).empty());
     }
+    ASSERT_FALSE(tokenizer->Encode(Repeat("<|end|><tool", kLongBytes), false, true).empty());
   }
 }
 
