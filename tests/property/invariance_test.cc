@@ -1,0 +1,244 @@
+// A request's tokens, and the log-probabilities behind them bit for bit, do not depend on who runs
+// beside it, on chunk sizes, on the number of threads or, on the cpu backend, on the ISA.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/dtype.h"
+#include "engine/engine.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/ref/ref_backend.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/kv_fixture.h"
+
+namespace headroom::engine {
+namespace {
+
+using testing::KvFixture;
+using testing::KvFixtureOptions;
+using testing::MakeKvSpec;
+using testing::Outcome;
+
+constexpr int32_t kVocab = 96;
+
+// Weights of one dtype, converted from the tiny model's f32.
+TensorView Convert(const TensorView& view, DType dtype, models::ModelWeights& weights) {
+  const auto count = static_cast<size_t>(view.rows * view.cols);
+  const auto* values = static_cast<const float*>(view.data);
+  TensorView made = view;
+  made.dtype = dtype;
+  auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(made.num_bytes()));
+  if (dtype == DType::kBF16) {
+    for (size_t i = 0; i < count; ++i) {
+      const uint16_t half = FloatToBf16(values[i]);
+      std::memcpy(bytes->data() + 2 * i, &half, 2);
+    }
+  } else {
+    // Q8_0: an f16 scale and 32 int8 of each block.
+    for (size_t block = 0; block < count / 32; ++block) {
+      float largest = 0.0f;
+      for (size_t i = 0; i < 32; ++i) {
+        largest = std::max(largest, std::abs(values[block * 32 + i]));
+      }
+      const float scale = largest / 127.0f;
+      const uint16_t half = FloatToF16(scale);
+      uint8_t* out = bytes->data() + block * 34;
+      std::memcpy(out, &half, 2);
+      for (size_t i = 0; i < 32; ++i) {
+        const float ratio = scale == 0.0f ? 0.0f : values[block * 32 + i] / scale;
+        out[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(std::lround(ratio)));
+      }
+    }
+  }
+  made.data = bytes->data();
+  weights.storage.push_back(std::move(bytes));
+  return made;
+}
+
+models::LoadedModel MakeModel(DType dtype) {
+  testing::TinyShape shape;
+  shape.num_layers = 4;
+  shape.hidden_size = 64;
+  shape.intermediate_size = 96;
+  shape.num_heads = 6;
+  shape.num_kv_heads = 2;
+  shape.head_dim = 16;
+  shape.vocab_size = kVocab;
+  models::LoadedModel model = testing::MakeTinyModel(shape);
+  if (dtype == DType::kF32) {
+    return model;
+  }
+  models::ModelWeights& weights = model.weights;
+  for (models::LayerWeights& layer : weights.layers) {
+    for (TensorView* view : {&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.o_proj,
+                             &layer.gate_proj, &layer.up_proj, &layer.down_proj}) {
+      *view = Convert(*view, dtype, weights);
+    }
+  }
+  weights.embed_tokens = Convert(weights.embed_tokens, dtype, weights);
+  weights.lm_head = weights.embed_tokens;
+  return model;
+}
+
+Request MakeWithPolicy(RequestId id, int32_t policy, int32_t num_prompt, int32_t num_new) {
+  Request request = testing::MakeRequest(id, num_prompt, num_new, id * 31 + 7, kVocab);
+  request.content_end = num_prompt - 1;
+  const KvPolicySpec specs[] = {
+      MakeKvSpec("full", kPpm, kPpm),
+      MakeKvSpec("streaming", 300'000, kPpm, KvDecode::kTyped),
+      MakeKvSpec("fastkv", 250'000, 400'000),
+      MakeKvSpec("ragged", kPpm, 500'000),
+  };
+  request.kv = specs[policy % 4];
+  request.sampling.num_logprobs = 3;
+  if (id % 2 == 1) {
+    request.sampling.temperature = 0.8f;
+    request.sampling.seed = id;
+  }
+  return request;
+}
+
+// The requests whose results are compared: one of each policy.
+std::vector<Request> Subjects() {
+  std::vector<Request> subjects;
+  for (int32_t policy = 0; policy < 4; ++policy) {
+    subjects.push_back(MakeWithPolicy(static_cast<RequestId>(policy) + 1, policy, 83 + policy, 10));
+  }
+  return subjects;
+}
+
+// Everything that a reader of the request can see of the model's numbers.
+struct Result {
+  std::vector<int32_t> tokens;
+  std::vector<float> logprobs;  // of the tokens and of the three best of each
+  std::vector<std::vector<std::vector<int32_t>>> kept;
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
+// Runs `requests` together and returns the results by id.
+std::map<RequestId, Result> RunTogether(KvFixture& fixture, int32_t max_rows,
+                                        const std::vector<Request>& requests) {
+  EngineConfig config;
+  config.limits.max_rows = max_rows;
+  config.check_invariants = true;
+  Engine engine(config, fixture.model(), fixture.cache(), fixture.policies(), nullptr);
+  std::vector<Command> commands;
+  for (Request request : requests) {
+    request.trace_kv = true;
+    commands.push_back(testing::SubmitOf(request));
+  }
+  std::map<RequestId, Result> results;
+  do {
+    for (EngineEvent& event : engine.Step(0, std::exchange(commands, {}))) {
+      EXPECT_NE(event.event.kind, RequestEvent::Kind::kFailed)
+          << StatusMessage(event.event.status);
+      Result& result = results[event.id];
+      for (const SampledToken& token : event.event.tokens) {
+        result.tokens.push_back(token.token);
+        result.logprobs.push_back(token.logprob);
+        for (const TokenLogprob& best : token.top) {
+          result.logprobs.push_back(best.logprob);
+        }
+      }
+      if (event.event.kv_trace) {
+        result.kept = event.event.kv_trace->kept;
+      }
+    }
+  } while (engine.HasWork());
+  return results;
+}
+
+// The subjects alone with each chunk size, then each among 16 others.
+void ExpectInvariant(KvFixture& fixture, const std::map<RequestId, Result>& expected,
+                     const std::string& where) {
+  for (const Request& subject : Subjects()) {
+    for (const int32_t max_rows : {1, 7, 64, 512}) {
+      const auto alone = RunTogether(fixture, max_rows, {subject});
+      EXPECT_TRUE(alone.at(subject.id) == expected.at(subject.id))
+          << where << ", " << subject.kv.policy << " alone, max_rows " << max_rows;
+    }
+  }
+  for (const int32_t max_rows : {64, 512}) {
+    std::vector<Request> crowd;
+    for (int32_t i = 0; i < 16; ++i) {
+      crowd.push_back(MakeWithPolicy(static_cast<RequestId>(100 + i), i / 2, 5 + 9 * i, 4 + i));
+    }
+    const std::vector<Request> subjects = Subjects();
+    crowd.insert(crowd.begin() + 8, subjects.begin(), subjects.end());
+    const auto together = RunTogether(fixture, max_rows, crowd);
+    for (const Request& subject : subjects) {
+      EXPECT_TRUE(together.at(subject.id) == expected.at(subject.id))
+          << where << ", " << subject.kv.policy << " among others, max_rows " << max_rows;
+    }
+  }
+}
+
+std::map<RequestId, Result> Baseline(KvFixture& fixture) {
+  std::map<RequestId, Result> results;
+  for (const Request& subject : Subjects()) {
+    results.merge(RunTogether(fixture, 512, {subject}));
+  }
+  // Policies that all gave the same would prove nothing.
+  EXPECT_NE(results.at(1).kept, results.at(2).kept);
+  EXPECT_NE(results.at(2).kept, results.at(3).kept);
+  return results;
+}
+
+TEST(InvarianceTest, OnTheReferenceBackend) {
+  KvFixtureOptions options;
+  options.tsp_layer = 1;
+  std::map<RequestId, Result> expected;
+  for (const int threads : {1, 2}) {
+    KvFixture fixture(MakeModel(DType::kF32), options, kernels::CreateRefBackend(threads));
+    if (expected.empty()) {
+      expected = Baseline(fixture);
+    }
+    ExpectInvariant(fixture, expected, fmt::format("ref, {} threads", threads));
+  }
+}
+
+// One test for each core of the linear layers and dtype of the cache.
+using CpuCase = std::tuple<DType, kernels::KvDType>;
+class CpuInvarianceTest : public ::testing::TestWithParam<CpuCase> {};
+
+TEST_P(CpuInvarianceTest, OverIsasThreadsChunksAndNeighbours) {
+  const auto [weights, kv] = GetParam();
+  KvFixtureOptions options;
+  options.tsp_layer = 1;
+  options.dtype = kv;
+  std::map<RequestId, Result> expected;
+  int num_isas = 0;
+  for (const char* isa : {"scalar", "avx2", "avx512"}) {
+    if (!kernels::CpuSupportsIsa(isa)) {
+      continue;
+    }
+    ++num_isas;
+    for (const int threads : {1, 2}) {
+      auto backend = kernels::CreateCpuBackend({.isa = isa, .num_threads = threads});
+      ASSERT_TRUE(backend.ok()) << StatusMessage(backend.status());
+      KvFixture fixture(MakeModel(weights), options, std::move(backend).value());
+      if (expected.empty()) {
+        expected = Baseline(fixture);
+      }
+      ExpectInvariant(fixture, expected, fmt::format("{}, {} threads", isa, threads));
+    }
+  }
+  EXPECT_GE(num_isas, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    WeightsAndCache, CpuInvarianceTest,
+    ::testing::Values(CpuCase{DType::kF32, kernels::KvDType::kF32},
+                      CpuCase{DType::kBF16, kernels::KvDType::kBF16},
+                      CpuCase{DType::kQ8_0, kernels::KvDType::kBF16},
+                      CpuCase{DType::kQ8_0, kernels::KvDType::kF32}),
+    [](const ::testing::TestParamInfo<CpuCase>& tested) {
+      const bool f32 = std::get<1>(tested.param) == kernels::KvDType::kF32;
+      return fmt::format("{}_kv_{}", GetDTypeInfo(std::get<0>(tested.param)).name,
+                         f32 ? "f32" : "bf16");
+    });
+
+}  // namespace
+}  // namespace headroom::engine
