@@ -19,8 +19,8 @@ std::string ObjectName(const Value& value) {
 }
 
 Value NoAttribute(const Value& object, std::string_view name) {
-  return MakeUndefined(fmt::format("'{}' has no attribute '{}'", ObjectName(object),
-                                   name.substr(0, 100)));
+  return MakeUndefined(
+      fmt::format("'{}' has no attribute '{}'", ObjectName(object), name.substr(0, 100)));
 }
 
 Value BindMethod(const Value& receiver, std::string_view name) {
@@ -42,17 +42,28 @@ Value LoopItem(const NamespaceObject& loop, int64_t index, std::string_view why)
 std::optional<Value> LoopAttribute(const NamespaceObject& loop, std::string_view name) {
   const auto size = static_cast<int64_t>(loop.loop_items->items.size());
   const int64_t at = loop.loop_index;
-  if (name == "index") return Value::Int(at + 1);
-  if (name == "index0") return Value::Int(at);
-  if (name == "revindex") return Value::Int(size - at);
-  if (name == "revindex0") return Value::Int(size - at - 1);
-  if (name == "first") return Value::Bool(at == 0);
-  if (name == "last") return Value::Bool(at == size - 1);
-  if (name == "length") return Value::Int(size);
-  if (name == "depth") return Value::Int(loop.loop_depth);
-  if (name == "depth0") return Value::Int(loop.loop_depth - 1);
-  if (name == "previtem") return LoopItem(loop, at - 1, "there is no previous item");
-  if (name == "nextitem") return LoopItem(loop, at + 1, "there is no next item");
+  if (name == "index")
+    return Value::Int(at + 1);
+  if (name == "index0")
+    return Value::Int(at);
+  if (name == "revindex")
+    return Value::Int(size - at);
+  if (name == "revindex0")
+    return Value::Int(size - at - 1);
+  if (name == "first")
+    return Value::Bool(at == 0);
+  if (name == "last")
+    return Value::Bool(at == size - 1);
+  if (name == "length")
+    return Value::Int(size);
+  if (name == "depth")
+    return Value::Int(1);  // only recursive loops go deeper
+  if (name == "depth0")
+    return Value::Int(0);
+  if (name == "previtem")
+    return LoopItem(loop, at - 1, "there is no previous item");
+  if (name == "nextitem")
+    return LoopItem(loop, at + 1, "there is no next item");
   return std::nullopt;
 }
 
@@ -122,8 +133,8 @@ StatusOr<SliceBounds> ResolveSlice(int64_t size, const Value& start, const Value
 }
 
 StatusOr<Value> GetIndexed(Budget& budget, const Value& object, int64_t index) {
-  const Value missing = MakeUndefined(
-      fmt::format("'{}' has no element {}", ObjectName(object), index));
+  const Value missing =
+      MakeUndefined(fmt::format("'{}' has no element {}", ObjectName(object), index));
   if (const ListObject* list = object.list()) {
     const auto size = static_cast<int64_t>(list->items.size());
     const int64_t at = index < 0 ? index + size : index;
@@ -181,17 +192,15 @@ StatusOr<Value> GetItem(Budget& budget, const Value& object, const Value& index)
       fmt::format("'{}' has no element of type {}", ObjectName(object), TypeName(index)));
 }
 
-StatusOr<Value> GetSlice(Budget& budget, const Value& object, const Value& start,
-                         const Value& stop, const Value& step) {
+StatusOr<Value> GetSlice(Budget& budget, const Value& object, const Value& start, const Value& stop,
+                         const Value& step) {
   HEADROOM_RETURN_IF_ERROR(RequireDefined(object));
   if (const ProvenancedText* text = object.text()) {
     HEADROOM_RETURN_IF_ERROR(budget.Allocate(static_cast<int64_t>(text->text.size())));
-    HEADROOM_ASSIGN_OR_RETURN(
-        const SliceBounds bounds,
-        ResolveSlice(CountCodePoints(text->text), start, stop, step));
+    HEADROOM_ASSIGN_OR_RETURN(const SliceBounds bounds,
+                              ResolveSlice(CountCodePoints(text->text), start, stop, step));
     const bool markup = std::get<std::shared_ptr<const TextObject>>(object.data())->markup;
-    return NewText(budget, SliceCodePoints(*text, bounds.begin, bounds.count, bounds.step),
-                   markup);
+    return NewText(budget, SliceCodePoints(*text, bounds.begin, bounds.count, bounds.step), markup);
   }
   const ListObject* list = object.list();
   if (list == nullptr) {
@@ -239,28 +248,32 @@ StatusOr<ValueList> Iterate(Budget& budget, const Value& value) {
   return InvalidArgument("'{}' is not iterable", ObjectName(value));
 }
 
-StatusOr<Value> GetPath(Budget& budget, const Value& object, const Value& path) {
+StatusOr<Value> GetPath(Budget& budget, const Value& object, const Value& path,
+                        const Value& otherwise) {
+  const bool has_otherwise = !otherwise.is_undefined() && !otherwise.is_none();
   const ProvenancedText* text = path.text();
   if (text == nullptr) {
-    return GetItem(budget, object, path);
+    StatusOr<Value> found = GetItem(budget, object, path);
+    return found.ok() && found->is_undefined() && has_otherwise ? otherwise : found;
   }
   Value current = object;
   std::string_view rest = text->text;
   while (true) {
+    HEADROOM_RETURN_IF_ERROR(budget.Step());
     const size_t dot = rest.find('.');
     const std::string_view part = rest.substr(0, dot);
     int64_t number = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
     const bool is_index = !part.empty() && error == std::errc() && part.front() != '-' &&
                           end == part.data() + part.size();
-    StatusOr<Value> next =
-        is_index ? GetItem(budget, current, Value::Int(number))
-                 : GetItem(budget, current, Value::TemplateString(std::string(part)));
-    if (!next.ok() || dot == std::string_view::npos) {
-      return next;
+    const Value key = is_index ? Value::Int(number) : Value::TemplateString(std::string(part));
+    HEADROOM_ASSIGN_OR_RETURN(current, GetItem(budget, current, key));
+    if (current.is_undefined() && has_otherwise) {
+      current = otherwise;
     }
-    HEADROOM_RETURN_IF_ERROR(budget.Step());
-    current = std::move(next).value();
+    if (dot == std::string_view::npos) {
+      return current;
+    }
     rest.remove_prefix(dot + 1);
   }
 }

@@ -17,14 +17,16 @@ StatusOr<Value> GetAttribute(const Value& object, std::string_view name);
 StatusOr<Value> GetItem(Budget& budget, const Value& object, const Value& index);
 
 // `object[start:stop:step]` of text or lists; none or undefined bounds are open.
-StatusOr<Value> GetSlice(Budget& budget, const Value& object, const Value& start,
-                         const Value& stop, const Value& step);
+StatusOr<Value> GetSlice(Budget& budget, const Value& object, const Value& start, const Value& stop,
+                         const Value& step);
 
 // What a for loop goes over: items, keys, characters; nothing for undefined.
 StatusOr<ValueList> Iterate(Budget& budget, const Value& value);
 
-// "a.b.0" as the attribute argument of filters means it: keys and indices.
-StatusOr<Value> GetPath(Budget& budget, const Value& object, const Value& path);
+// "a.b.0" as the attribute argument of filters means it: keys and indices. `otherwise` stands in
+// for every part that is undefined, unless it is none or undefined itself.
+StatusOr<Value> GetPath(Budget& budget, const Value& object, const Value& path,
+                        const Value& otherwise = Value());
 
 // [key, value] tuples of a dict.
 StatusOr<ValueList> DictItems(Budget& budget, const DictObject& dict);

@@ -15,14 +15,22 @@ using TextPtr = std::shared_ptr<const TextObject>;
 
 constexpr std::string_view Spelling(Op op) {
   switch (op) {
-    case Op::kAdd: return "+";
-    case Op::kSubtract: return "-";
-    case Op::kMultiply: return "*";
-    case Op::kDivide: return "/";
-    case Op::kFloorDivide: return "//";
-    case Op::kModulo: return "%";
-    case Op::kPower: return "**";
-    default: return "operator";
+    case Op::kAdd:
+      return "+";
+    case Op::kSubtract:
+      return "-";
+    case Op::kMultiply:
+      return "*";
+    case Op::kDivide:
+      return "/";
+    case Op::kFloorDivide:
+      return "//";
+    case Op::kModulo:
+      return "%";
+    case Op::kPower:
+      return "**";
+    default:
+      return "operator";
   }
 }
 
@@ -90,12 +98,18 @@ StatusOr<Value> IntegerArithmetic(Op op, int64_t a, int64_t b) {
 
 Value RealArithmetic(Op op, double a, double b) {
   switch (op) {
-    case Op::kAdd: return Value::Double(a + b);
-    case Op::kSubtract: return Value::Double(a - b);
-    case Op::kMultiply: return Value::Double(a * b);
-    case Op::kDivide: return Value::Double(a / b);
-    case Op::kFloorDivide: return Value::Double(std::floor(a / b));
-    case Op::kPower: return Value::Double(std::pow(a, b));
+    case Op::kAdd:
+      return Value::Double(a + b);
+    case Op::kSubtract:
+      return Value::Double(a - b);
+    case Op::kMultiply:
+      return Value::Double(a * b);
+    case Op::kDivide:
+      return Value::Double(a / b);
+    case Op::kFloorDivide:
+      return Value::Double(std::floor(a / b));
+    case Op::kPower:
+      return Value::Double(std::pow(a, b));
     default: {
       const double remainder = std::fmod(a, b);
       return Value::Double(remainder != 0.0 && (remainder < 0) != (b < 0) ? remainder + b

@@ -39,8 +39,21 @@ enum class ExprKind : uint8_t {
 };
 
 enum class Op : uint8_t {
-  kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower,
-  kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kFloorDivide,
+  kModulo,
+  kPower,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIn,
+  kNotIn,
   kNot,
 };
 

@@ -46,8 +46,7 @@ Status Budget::Allocate(int64_t bytes) {
 
 Status Budget::Output(int64_t bytes) {
   if (bytes > limits_.max_output_bytes - output_bytes_) {
-    return ResourceExhausted("the rendered text has more than {} bytes",
-                             limits_.max_output_bytes);
+    return ResourceExhausted("the rendered text has more than {} bytes", limits_.max_output_bytes);
   }
   output_bytes_ += bytes;
   return Step(bytes / kBytesPerStep);

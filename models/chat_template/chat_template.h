@@ -29,10 +29,10 @@ struct TemplateLimits {
 };
 
 struct ChatInput {
-  Value messages;                     // list of dicts: role, content, and what the client sent
-  Value tools;                        // list of dicts or undefined
+  Value messages;  // list of dicts: role, content, and what the client sent
+  Value tools;     // list of dicts or undefined
   bool add_generation_prompt = true;
-  std::string bos_token;              // as the vocabulary spells it; may be empty
+  std::string bos_token;  // as the vocabulary spells it; may be empty
   std::string eos_token;
   std::vector<std::pair<std::string, Value>> variables;  // further top-level names
   // Seconds since 1970 of the local wall clock, for strftime_now. Unset: the template finds no

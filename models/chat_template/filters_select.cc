@@ -24,10 +24,7 @@ StatusOr<Value> MapAttribute(Budget& budget, const Args& args, const ValueList& 
   }
   ValueList out;
   for (const Value& item : items) {
-    HEADROOM_ASSIGN_OR_RETURN(Value mapped, GetPath(budget, item, bound[0]));
-    if (mapped.is_undefined() && !bound[1].is_undefined()) {
-      mapped = bound[1];
-    }
+    HEADROOM_ASSIGN_OR_RETURN(Value mapped, GetPath(budget, item, bound[0], bound[1]));
     HEADROOM_RETURN_IF_ERROR(CheckStorable(mapped));
     out.push_back(std::move(mapped));
   }
@@ -106,11 +103,8 @@ StatusOr<Value> FilterSelect(Budget& budget, std::string_view name, const Value&
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"map", FilterMap},
-    {"select", FilterSelect},
-    {"reject", FilterSelect},
-    {"selectattr", FilterSelect},
-    {"rejectattr", FilterSelect},
+    {"map", FilterMap},           {"select", FilterSelect},     {"reject", FilterSelect},
+    {"selectattr", FilterSelect}, {"rejectattr", FilterSelect},
 };
 
 }  // namespace

@@ -79,8 +79,8 @@ StatusOr<Value> FilterSort(Budget& budget, std::string_view name, const Value& v
   HEADROOM_ASSIGN_OR_RETURN(const ValueList bound,
                             BindArgs(name, args, {"reverse", "case_sensitive", "attribute"}, 0));
   HEADROOM_ASSIGN_OR_RETURN(const ValueList items, Iterate(budget, value));
-  HEADROOM_ASSIGN_OR_RETURN(
-      const ValueList keys, SortKeys(budget, items, bound[2], BoolArg(bound[1], false)));
+  HEADROOM_ASSIGN_OR_RETURN(const ValueList keys,
+                            SortKeys(budget, items, bound[2], BoolArg(bound[1], false)));
   HEADROOM_ASSIGN_OR_RETURN(const std::vector<size_t> order,
                             SortedOrder(budget, keys, BoolArg(bound[0], false)));
   ValueList sorted;
@@ -107,9 +107,8 @@ StatusOr<Value> FilterDictSort(Budget& budget, std::string_view name, const Valu
     position = by->text == "value" ? 1 : 0;
   }
   HEADROOM_ASSIGN_OR_RETURN(const ValueList items, DictItems(budget, *value.dict()));
-  HEADROOM_ASSIGN_OR_RETURN(
-      const ValueList keys,
-      SortKeys(budget, items, Value::Int(position), BoolArg(bound[0], false)));
+  HEADROOM_ASSIGN_OR_RETURN(const ValueList keys, SortKeys(budget, items, Value::Int(position),
+                                                           BoolArg(bound[0], false)));
   HEADROOM_ASSIGN_OR_RETURN(const std::vector<size_t> order,
                             SortedOrder(budget, keys, BoolArg(bound[2], false)));
   ValueList sorted;
@@ -127,13 +126,12 @@ StatusOr<Value> FilterMinMax(Budget& budget, std::string_view name, const Value&
   if (items.empty()) {
     return MakeUndefined("No aggregated item, sequence was empty.");
   }
-  HEADROOM_ASSIGN_OR_RETURN(
-      const ValueList keys, SortKeys(budget, items, bound[1], BoolArg(bound[0], false)));
+  HEADROOM_ASSIGN_OR_RETURN(const ValueList keys,
+                            SortKeys(budget, items, bound[1], BoolArg(bound[0], false)));
   size_t best = 0;
   for (size_t i = 1; i < keys.size(); ++i) {
-    HEADROOM_ASSIGN_OR_RETURN(const bool better,
-                              name == "min" ? Less(budget, keys[i], keys[best])
-                                            : Less(budget, keys[best], keys[i]));
+    HEADROOM_ASSIGN_OR_RETURN(const bool better, name == "min" ? Less(budget, keys[i], keys[best])
+                                                               : Less(budget, keys[best], keys[i]));
     best = better ? i : best;
   }
   return items[best];
@@ -144,8 +142,8 @@ StatusOr<Value> FilterUnique(Budget& budget, std::string_view name, const Value&
   HEADROOM_ASSIGN_OR_RETURN(const ValueList bound,
                             BindArgs(name, args, {"case_sensitive", "attribute"}, 0));
   HEADROOM_ASSIGN_OR_RETURN(const ValueList items, Iterate(budget, value));
-  HEADROOM_ASSIGN_OR_RETURN(
-      const ValueList keys, SortKeys(budget, items, bound[1], BoolArg(bound[0], false)));
+  HEADROOM_ASSIGN_OR_RETURN(const ValueList keys,
+                            SortKeys(budget, items, bound[1], BoolArg(bound[0], false)));
   ValueList unique;
   ValueList seen;
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -164,8 +162,7 @@ StatusOr<Value> FilterUnique(Budget& budget, std::string_view name, const Value&
 
 StatusOr<Value> FilterSum(Budget& budget, std::string_view name, const Value& value,
                           const Args& args) {
-  HEADROOM_ASSIGN_OR_RETURN(const ValueList bound,
-                            BindArgs(name, args, {"attribute", "start"}, 0));
+  HEADROOM_ASSIGN_OR_RETURN(const ValueList bound, BindArgs(name, args, {"attribute", "start"}, 0));
   HEADROOM_ASSIGN_OR_RETURN(const ValueList items, Iterate(budget, value));
   Value sum = bound[1].is_undefined() ? Value::Int(0) : bound[1];
   for (const Value& item : items) {
@@ -207,10 +204,10 @@ StatusOr<Value> FilterBatch(Budget& budget, std::string_view name, const Value& 
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"list", FilterList},     {"first", FilterFirstLast},   {"last", FilterFirstLast},
-    {"items", FilterItems},   {"reverse", FilterReverse},   {"sort", FilterSort},
-    {"dictsort", FilterDictSort}, {"min", FilterMinMax},    {"max", FilterMinMax},
-    {"unique", FilterUnique}, {"sum", FilterSum},           {"batch", FilterBatch},
+    {"list", FilterList},         {"first", FilterFirstLast}, {"last", FilterFirstLast},
+    {"items", FilterItems},       {"reverse", FilterReverse}, {"sort", FilterSort},
+    {"dictsort", FilterDictSort}, {"min", FilterMinMax},      {"max", FilterMinMax},
+    {"unique", FilterUnique},     {"sum", FilterSum},         {"batch", FilterBatch},
 };
 
 }  // namespace

@@ -9,8 +9,7 @@
 namespace headroom::models::jinja {
 
 const FilterEntry* FindFilter(std::string_view name) {
-  for (const auto find :
-       {FindTextFilter, FindValueFilter, FindSequenceFilter, FindSelectFilter}) {
+  for (const auto find : {FindTextFilter, FindValueFilter, FindSequenceFilter, FindSelectFilter}) {
     if (const FilterEntry* entry = find(name)) {
       return entry;
     }
@@ -136,9 +135,9 @@ StatusOr<Value> FilterJoin(Budget& budget, std::string_view name, const Value& v
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"trim", FilterTrim},     {"upper", FilterCase},       {"lower", FilterCase},
-    {"title", FilterCase},    {"capitalize", FilterCase},  {"replace", FilterReplace},
-    {"string", FilterString}, {"safe", FilterSafe},        {"escape", FilterEscape},
+    {"trim", FilterTrim},     {"upper", FilterCase},         {"lower", FilterCase},
+    {"title", FilterCase},    {"capitalize", FilterCase},    {"replace", FilterReplace},
+    {"string", FilterString}, {"safe", FilterSafe},          {"escape", FilterEscape},
     {"e", FilterEscape},      {"forceescape", FilterEscape}, {"indent", FilterIndent},
     {"join", FilterJoin},
 };

@@ -17,14 +17,12 @@ namespace {
 
 StatusOr<Value> FilterDefault(Budget&, std::string_view name, const Value& value,
                               const Args& args) {
-  HEADROOM_ASSIGN_OR_RETURN(ValueList bound,
-                            BindArgs(name, args, {"default_value", "boolean"}, 0));
+  HEADROOM_ASSIGN_OR_RETURN(ValueList bound, BindArgs(name, args, {"default_value", "boolean"}, 0));
   const bool replace = value.is_undefined() || (BoolArg(bound[1], false) && !IsTrue(value));
   if (!replace) {
     return value;
   }
-  return args.positional.empty() && bound[0].is_undefined() ? Value::TemplateString("")
-                                                            : bound[0];
+  return args.positional.empty() && bound[0].is_undefined() ? Value::TemplateString("") : bound[0];
 }
 
 StatusOr<Value> FilterLength(Budget& budget, std::string_view name, const Value& value,
@@ -106,8 +104,7 @@ StatusOr<Value> FilterInt(Budget&, std::string_view name, const Value& value, co
   return bound[0].is_undefined() ? Value::Int(0) : bound[0];
 }
 
-StatusOr<Value> FilterFloat(Budget&, std::string_view name, const Value& value,
-                            const Args& args) {
+StatusOr<Value> FilterFloat(Budget&, std::string_view name, const Value& value, const Args& args) {
   HEADROOM_ASSIGN_OR_RETURN(const ValueList bound, BindArgs(name, args, {"default"}, 0));
   HEADROOM_RETURN_IF_ERROR(RequireDefined(value));
   if (const std::optional<Number> number = AsNumber(value)) {
@@ -134,8 +131,7 @@ StatusOr<Value> FilterAbs(Budget&, std::string_view name, const Value& value, co
   return number->integer < 0 ? Negate(value) : Value::Int(number->integer);
 }
 
-StatusOr<Value> FilterRound(Budget&, std::string_view name, const Value& value,
-                            const Args& args) {
+StatusOr<Value> FilterRound(Budget&, std::string_view name, const Value& value, const Args& args) {
   HEADROOM_ASSIGN_OR_RETURN(const ValueList bound,
                             BindArgs(name, args, {"precision", "method"}, 0));
   HEADROOM_ASSIGN_OR_RETURN(const int64_t precision, IntegerArg(name, bound[0], 0));
@@ -200,9 +196,9 @@ StatusOr<Value> FilterAttr(Budget&, std::string_view name, const Value& value, c
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"default", FilterDefault}, {"d", FilterDefault},     {"length", FilterLength},
-    {"count", FilterLength},    {"int", FilterInt},       {"float", FilterFloat},
-    {"abs", FilterAbs},         {"round", FilterRound},   {"tojson", FilterToJson},
+    {"default", FilterDefault}, {"d", FilterDefault},   {"length", FilterLength},
+    {"count", FilterLength},    {"int", FilterInt},     {"float", FilterFloat},
+    {"abs", FilterAbs},         {"round", FilterRound}, {"tojson", FilterToJson},
     {"attr", FilterAttr},
 };
 

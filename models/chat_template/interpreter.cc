@@ -63,8 +63,8 @@ Interpreter::Interpreter(const Program& program, const TemplateLimits& limits,
 }
 
 void Interpreter::SetGlobal(std::string_view name, Value value) {
-  const auto place = std::ranges::lower_bound(
-      name_index_, name, {}, [](const auto& entry) { return entry.first; });
+  const auto place = std::ranges::lower_bound(name_index_, name, {},
+                                              [](const auto& entry) { return entry.first; });
   if (place == name_index_.end() || place->first != name) {
     return;  // the template never names it
   }
@@ -105,9 +105,9 @@ Status Interpreter::Located(Position position, const Status& status) {
     return status;
   }
   error_is_located_ = true;
-  return MakeStatus(status.code(), fmt::format("{} (chat template, line {}, column {})",
-                                               StatusMessage(status), position.line,
-                                               position.column));
+  return MakeStatus(status.code(),
+                    fmt::format("{} (chat template, line {}, column {})", StatusMessage(status),
+                                position.line, position.column));
 }
 
 StatusOr<ProvenancedText> Interpreter::Run() {
@@ -230,7 +230,7 @@ StatusOr<ValueList> Interpreter::LoopItems(const Stmt& stmt, Frame& frame) {
   }
   ValueList kept;
   for (Value& item : items) {
-    Frame scope{&frame, frame.loop_depth, {}};
+    Frame scope{&frame, {}};
     HEADROOM_RETURN_IF_ERROR(AssignAll(stmt, item, scope));
     HEADROOM_ASSIGN_OR_RETURN(const Value wanted, Evaluate(*stmt.exprs[1], scope));
     if (IsTrue(wanted)) {
@@ -246,19 +246,18 @@ StatusOr<Interpreter::Flow> Interpreter::RunFor(const Stmt& stmt, Frame& frame, 
     if (stmt.blocks.size() < 2) {
       return Flow::kNext;
     }
-    Frame scope{&frame, frame.loop_depth, {}};
+    Frame scope{&frame, {}};
     return RunBlock(stmt.blocks[1], scope, sink);
   }
   auto list = std::make_shared<ListObject>();
   list->items = std::move(items);
   const auto loop = std::make_shared<NamespaceObject>();
   loop->loop_items = list;
-  loop->loop_depth = frame.loop_depth + 1;
   const Value loop_value{Value::Data(loop)};
   for (size_t i = 0; i < list->items.size(); ++i) {
     HEADROOM_RETURN_IF_ERROR(budget_.Step());
     loop->loop_index = static_cast<int64_t>(i);
-    Frame scope{&frame, loop->loop_depth, {}};
+    Frame scope{&frame, {}};
     if (loop_name_ >= 0) {
       scope.variables.emplace_back(loop_name_, loop_value);
     }
@@ -318,7 +317,7 @@ Status Interpreter::RunSet(const Stmt& stmt, Frame& frame) {
 }
 
 StatusOr<Interpreter::Flow> Interpreter::RunWith(const Stmt& stmt, Frame& frame, Sink& sink) {
-  Frame scope{&frame, frame.loop_depth, {}};
+  Frame scope{&frame, {}};
   for (size_t i = 0; i < stmt.targets.size(); ++i) {
     HEADROOM_ASSIGN_OR_RETURN(Value value, Evaluate(*stmt.exprs[i], frame));
     HEADROOM_RETURN_IF_ERROR(Assign(stmt.targets[i], std::move(value), scope));
@@ -327,7 +326,7 @@ StatusOr<Interpreter::Flow> Interpreter::RunWith(const Stmt& stmt, Frame& frame,
 }
 
 StatusOr<Value> Interpreter::RunCaptured(const Stmt& stmt, Frame& frame) {
-  Frame scope{&frame, frame.loop_depth, {}};
+  Frame scope{&frame, {}};
   Sink captured;
   HEADROOM_RETURN_IF_ERROR(RunBlock(stmt.blocks[0], scope, captured).status());
   HEADROOM_ASSIGN_OR_RETURN(Value value, NewText(budget_, std::move(captured.text)));

@@ -19,8 +19,7 @@ namespace headroom::models::jinja {
 // A scope. Loops, macros, with, call, filter and set blocks open one; if does not. A frame lives
 // on the stack of the statement that opened it.
 struct Frame {
-  Frame* parent = nullptr;  // null: the template's own scope
-  int32_t loop_depth = 0;
+  Frame* parent = nullptr;                           // null: the template's own scope
   std::vector<std::pair<int32_t, Value>> variables;  // by name index; few
 };
 

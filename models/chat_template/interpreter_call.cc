@@ -42,14 +42,14 @@ StatusOr<Value> Interpreter::CallMacro(const CallableObject& macro, const Args& 
     return InvalidArgument("macro '{}' takes not more than {} arguments, got {}", macro.name,
                            parameters.size(), args.positional.size());
   }
-  Frame scope{macro.frame, 0, {}};
+  Frame scope{macro.frame, {}};
   std::vector<bool> given(parameters.size(), false);
   for (size_t i = 0; i < args.positional.size(); ++i) {
     scope.variables.emplace_back(parameters[i].name, args.positional[i]);
     given[i] = true;
   }
   for (const auto& [name, value] : args.named) {
-    const auto place = std::ranges::find_if(parameters, [&](const Parameter& parameter) {
+    const auto place = std::ranges::find_if(parameters, [&, &name = name](const Parameter& parameter) {
       return program_.names[static_cast<size_t>(parameter.name)] == name;
     });
     const auto index = static_cast<size_t>(place - parameters.begin());
@@ -67,9 +67,9 @@ StatusOr<Value> Interpreter::CallMacro(const CallableObject& macro, const Args& 
     if (given[i]) {
       continue;
     }
-    Value value = MakeUndefined(
-        fmt::format("parameter '{}' was not provided",
-                    program_.names[static_cast<size_t>(parameters[i].name)]));
+    Value value =
+        MakeUndefined(fmt::format("parameter '{}' was not provided",
+                                  program_.names[static_cast<size_t>(parameters[i].name)]));
     if (parameters[i].default_value != nullptr) {
       HEADROOM_ASSIGN_OR_RETURN(value, Evaluate(*parameters[i].default_value, scope));
     }
@@ -112,8 +112,8 @@ StatusOr<Value> Interpreter::CallRange(const Args& args) {
     return InvalidArgument("range: the step cannot be 0");
   }
   // 128 bits hold every difference of 64-bit integers.
-  const __int128 distance = step > 0 ? static_cast<__int128>(stop) - start
-                                     : static_cast<__int128>(start) - stop;
+  const __int128 distance =
+      step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
   const __int128 stride = step > 0 ? static_cast<__int128>(step) : -static_cast<__int128>(step);
   const __int128 count = distance <= 0 ? 0 : (distance + stride - 1) / stride;
   if (count > kMaxRangeItems) {
@@ -141,7 +141,7 @@ StatusOr<Value> Interpreter::CallNamespace(const Args& args) {
   for (const auto& [name, value] : args.named) {
     HEADROOM_RETURN_IF_ERROR(CheckStorable(value));
     const auto place = std::ranges::find_if(
-        space->attributes, [&](const auto& attribute) { return attribute.first == name; });
+        space->attributes, [&, &name = name](const auto& attribute) { return attribute.first == name; });
     if (place != space->attributes.end()) {
       place->second = value;
     } else {

@@ -113,8 +113,7 @@ StatusOr<Value> Interpreter::EvaluateArithmetic(const Expr& expr, Frame& frame) 
   HEADROOM_ASSIGN_OR_RETURN(Value value, Evaluate(*expr.children[0], frame));
   for (size_t i = 0; i < expr.ops.size(); ++i) {
     HEADROOM_ASSIGN_OR_RETURN(const Value operand, Evaluate(*expr.children[i + 1], frame));
-    HEADROOM_ASSIGN_OR_RETURN(value,
-                              Arithmetic(budget_, expr.ops[i], std::move(value), operand));
+    HEADROOM_ASSIGN_OR_RETURN(value, Arithmetic(budget_, expr.ops[i], std::move(value), operand));
   }
   return value;
 }
@@ -209,8 +208,8 @@ StatusOr<Value> Interpreter::ApplySuffix(const Suffix& suffix, const Value& valu
     }
     case SuffixKind::kTest: {
       HEADROOM_ASSIGN_OR_RETURN(const Args args, EvaluateArgs(suffix.args, frame));
-      HEADROOM_ASSIGN_OR_RETURN(
-          const bool result, suffix.test->function(budget_, suffix.test->name, value, args));
+      HEADROOM_ASSIGN_OR_RETURN(const bool result,
+                                suffix.test->function(budget_, suffix.test->name, value, args));
       return Value::Bool(result != suffix.negated);
     }
   }

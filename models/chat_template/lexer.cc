@@ -219,10 +219,10 @@ Status Lexer::LexOperator() {
     open_brackets_ += c == '(' ? ')' : c == '[' ? ']' : '}';
   } else if (c == ')' || c == ']' || c == '}') {
     if (open_brackets_.empty() || open_brackets_.back() != c) {
-      return SyntaxError(At(at), fmt::format("unexpected '{}', wanted {}", c,
-                                             open_brackets_.empty()
-                                                 ? std::string("the end of the tag")
-                                                 : fmt::format("'{}'", open_brackets_.back())));
+      return SyntaxError(
+          At(at), fmt::format("unexpected '{}', wanted {}", c,
+                              open_brackets_.empty() ? std::string("the end of the tag")
+                                                     : fmt::format("'{}'", open_brackets_.back())));
     }
     open_brackets_.pop_back();
   }

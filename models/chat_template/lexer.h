@@ -21,16 +21,16 @@ struct Position {
 };
 
 enum class TokenKind : uint8_t {
-  kText,           // output as it is; `text`
-  kOutputBegin,    // {{
-  kOutputEnd,      // }}
-  kBlockBegin,     // {%
-  kBlockEnd,       // %}
-  kName,           // `text`
-  kString,         // `text`, unescaped
-  kInteger,        // `integer`
-  kFloat,          // `number`
-  kOperator,       // `text`
+  kText,         // output as it is; `text`
+  kOutputBegin,  // {{
+  kOutputEnd,    // }}
+  kBlockBegin,   // {%
+  kBlockEnd,     // %}
+  kName,         // `text`
+  kString,       // `text`, unescaped
+  kInteger,      // `integer`
+  kFloat,        // `number`
+  kOperator,     // `text`
   kEnd,
 };
 

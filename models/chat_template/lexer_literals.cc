@@ -9,9 +9,7 @@ namespace headroom::models::jinja {
 namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsNameStart(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 // Digits with single underscores between them, from `at`; the offset after them.
 size_t SkipDigits(std::string_view source, size_t at) {
@@ -57,7 +55,7 @@ Status ScanPrefixedInteger(std::string_view source, size_t at, Literal& literal)
   size_t end = at + 2;
   while (end < source.size()) {
     const char c = static_cast<char>(source[end] | 0x20);
-    const int digit = IsDigit(source[end]) ? source[end] - '0'
+    const int digit = IsDigit(source[end])   ? source[end] - '0'
                       : c >= 'a' && c <= 'f' ? c - 'a' + 10
                                              : 99;
     if (source[end] != '_' && digit >= base) {
@@ -100,8 +98,8 @@ Status ScanNumber(std::string_view source, size_t at, Literal& literal) {
     return ParseInteger(source.substr(at, whole - at), 10, literal);
   }
   const std::string text = WithoutUnderscores(source.substr(at, end - at));
-  const auto [last, error] = std::from_chars(text.data(), text.data() + text.size(),
-                                             literal.number);
+  const auto [last, error] =
+      std::from_chars(text.data(), text.data() + text.size(), literal.number);
   if (error != std::errc() || last != text.data() + text.size()) {
     return InvalidArgument("the number '{}' is out of range", text.substr(0, 40));
   }
@@ -116,8 +114,7 @@ Status UnescapeHex(std::string_view body, size_t at, size_t count, std::string& 
     return InvalidArgument("an escape in a string is cut short, wanted {} hexadecimal digits",
                            count);
   }
-  const auto [end, error] =
-      std::from_chars(body.data() + at, body.data() + at + count, value, 16);
+  const auto [end, error] = std::from_chars(body.data() + at, body.data() + at + count, value, 16);
   if (error != std::errc() || end != body.data() + at + count || value > 0x10FFFF) {
     return InvalidArgument("a broken escape in a string, wanted {} hexadecimal digits", count);
   }

@@ -15,8 +15,8 @@ constexpr std::string_view kDictMethods[] = {"get", "items", "keys", "values", "
 // They change their object; Jinja's immutable sandbox refuses them.
 constexpr std::string_view kListChanges[] = {"append", "clear",   "extend", "insert",
                                              "pop",    "reverse", "remove", "sort"};
-constexpr std::string_view kDictChanges[] = {"clear",  "pop", "popitem", "setdefault",
-                                             "update", "fromkeys"};
+constexpr std::string_view kDictChanges[] = {"clear",      "pop",    "popitem",
+                                             "setdefault", "update", "fromkeys"};
 
 template <size_t N>
 bool IsOneOf(const std::string_view (&names)[N], std::string_view name) {
@@ -50,8 +50,7 @@ StatusOr<Value> CallDictMethod(Budget& budget, const Value& object, std::string_
   const DictObject& dict = *object.dict();
   if (name == "get") {
     HEADROOM_ASSIGN_OR_RETURN(const ValueList bound, BindArgs(name, args, {"key", "default"}, 1));
-    const Value* found =
-        bound[0].text() == nullptr ? nullptr : dict.Find(bound[0].text()->text);
+    const Value* found = bound[0].text() == nullptr ? nullptr : dict.Find(bound[0].text()->text);
     if (found != nullptr) {
       return *found;
     }

@@ -75,22 +75,31 @@ std::string_view TypeName(const Value& value) {
     return list->is_tuple ? "tuple" : "list";
   }
   switch (value.data().index()) {
-    case 0: return "Undefined";
-    case 1: return "NoneType";
-    case 2: return "bool";
-    case 3: return "int";
-    case 4: return "float";
-    case 5: return "str";
-    case 7: return "dict";
-    case 8: return "Namespace";
-    default: return "function";
+    case 0:
+      return "Undefined";
+    case 1:
+      return "NoneType";
+    case 2:
+      return "bool";
+    case 3:
+      return "int";
+    case 4:
+      return "float";
+    case 5:
+      return "str";
+    case 7:
+      return "dict";
+    case 8:
+      return "Namespace";
+    default:
+      return "function";
   }
 }
 
 Status RequireDefined(const Value& value) {
   if (const Undefined* undefined = std::get_if<Undefined>(&value.data())) {
-    return InvalidArgument("{}", undefined->why == nullptr ? "a value is undefined"
-                                                           : *undefined->why);
+    return InvalidArgument("{}",
+                           undefined->why == nullptr ? "a value is undefined" : *undefined->why);
   }
   return OkStatus();
 }
@@ -162,8 +171,7 @@ StatusOr<bool> Contains(Budget& budget, const Value& container, const Value& ite
   if (const ProvenancedText* text = container.text()) {
     if (item.text() == nullptr) {
       HEADROOM_RETURN_IF_ERROR(RequireDefined(item));
-      return InvalidArgument("'in' wants a string to look for in a string, got {}",
-                             TypeName(item));
+      return InvalidArgument("'in' wants a string to look for in a string, got {}", TypeName(item));
     }
     HEADROOM_RETURN_IF_ERROR(budget.Step(static_cast<int64_t>(text->text.size() / 64)));
     return FindBytes(text->text, item.text()->text, 0) != std::string::npos;
@@ -186,18 +194,26 @@ StatusOr<bool> Contains(Budget& budget, const Value& container, const Value& ite
 StatusOr<bool> Compare(Budget& budget, Op op, const Value& a, const Value& b) {
   StatusOr<bool> result = false;
   switch (op) {
-    case Op::kEqual: return Equal(budget, a, b);
-    case Op::kNotEqual: result = Equal(budget, a, b); break;
-    case Op::kLess: return Less(budget, a, b);
-    case Op::kGreater: return Less(budget, b, a);
+    case Op::kEqual:
+      return Equal(budget, a, b);
+    case Op::kNotEqual:
+      result = Equal(budget, a, b);
+      break;
+    case Op::kLess:
+      return Less(budget, a, b);
+    case Op::kGreater:
+      return Less(budget, b, a);
     case Op::kLessEqual:
     case Op::kGreaterEqual: {
       // Not the negation of the opposite: NaN compares false either way.
       result = op == Op::kLessEqual ? Less(budget, a, b) : Less(budget, b, a);
       return !result.ok() || *result ? result : Equal(budget, a, b);
     }
-    case Op::kIn: return Contains(budget, b, a);
-    default: result = Contains(budget, b, a); break;
+    case Op::kIn:
+      return Contains(budget, b, a);
+    default:
+      result = Contains(budget, b, a);
+      break;
   }
   return result.ok() ? StatusOr<bool>(!*result) : result;
 }

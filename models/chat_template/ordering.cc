@@ -24,8 +24,7 @@ StatusOr<std::vector<size_t>> SortedOrder(Budget& budget, const ValueList& keys,
         if (!take_right && right < end) {
           const Value& a = keys[order[left]];
           const Value& b = keys[order[right]];
-          HEADROOM_ASSIGN_OR_RETURN(take_right,
-                                    reverse ? Less(budget, a, b) : Less(budget, b, a));
+          HEADROOM_ASSIGN_OR_RETURN(take_right, reverse ? Less(budget, a, b) : Less(budget, b, a));
         }
         merged[out] = order[take_right ? right++ : left++];
       }

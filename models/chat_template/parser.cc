@@ -76,8 +76,7 @@ Status Parser::ExpectBlockEnd(std::string_view tag) {
 }
 
 int32_t Parser::Intern(const std::string& name) {
-  const auto [place, inserted] =
-      name_index_.emplace(name, static_cast<int32_t>(names_.size()));
+  const auto [place, inserted] = name_index_.emplace(name, static_cast<int32_t>(names_.size()));
   if (inserted) {
     names_.push_back(name);
   }

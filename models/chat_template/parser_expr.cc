@@ -25,12 +25,18 @@ std::optional<Op> ComparisonOf(const Token& token) {
   if (token.kind != TokenKind::kOperator) {
     return std::nullopt;
   }
-  if (token.text == "==") return Op::kEqual;
-  if (token.text == "!=") return Op::kNotEqual;
-  if (token.text == "<") return Op::kLess;
-  if (token.text == "<=") return Op::kLessEqual;
-  if (token.text == ">") return Op::kGreater;
-  if (token.text == ">=") return Op::kGreaterEqual;
+  if (token.text == "==")
+    return Op::kEqual;
+  if (token.text == "!=")
+    return Op::kNotEqual;
+  if (token.text == "<")
+    return Op::kLess;
+  if (token.text == "<=")
+    return Op::kLessEqual;
+  if (token.text == ">")
+    return Op::kGreater;
+  if (token.text == ">=")
+    return Op::kGreaterEqual;
   return std::nullopt;
 }
 
@@ -38,10 +44,14 @@ std::optional<Op> ProductOf(const Token& token) {
   if (token.kind != TokenKind::kOperator) {
     return std::nullopt;
   }
-  if (token.text == "*") return Op::kMultiply;
-  if (token.text == "/") return Op::kDivide;
-  if (token.text == "//") return Op::kFloorDivide;
-  if (token.text == "%") return Op::kModulo;
+  if (token.text == "*")
+    return Op::kMultiply;
+  if (token.text == "/")
+    return Op::kDivide;
+  if (token.text == "//")
+    return Op::kFloorDivide;
+  if (token.text == "%")
+    return Op::kModulo;
   return std::nullopt;
 }
 

@@ -230,8 +230,8 @@ Status Parser::ParseTestArgument(CallArgs& args) {
     HEADROOM_ASSIGN_OR_RETURN(args, ParseCallArgs());
     return OkStatus();
   }
-  static constexpr std::string_view kNotAnArgument[] = {"else", "or", "and", "if", "is", "not",
-                                                        "in"};
+  static constexpr std::string_view kNotAnArgument[] = {"else", "or",  "and", "if",
+                                                        "is",   "not", "in"};
   const TokenKind kind = Current().kind;
   bool starts = kind == TokenKind::kName || kind == TokenKind::kString ||
                 kind == TokenKind::kInteger || kind == TokenKind::kFloat || IsOp("[") || IsOp("{");

@@ -16,8 +16,8 @@ StatusOr<Block> Parser::ParseBlock(const std::vector<std::string_view>& ends, Po
       if (ends.empty()) {
         return block;
       }
-      return SyntaxError(opened, fmt::format("this block has no end, wanted '{}'",
-                                             fmt::join(ends, "' or '")));
+      return SyntaxError(
+          opened, fmt::format("this block has no end, wanted '{}'", fmt::join(ends, "' or '")));
     }
     if (token.kind == TokenKind::kText) {
       auto stmt = std::make_unique<Stmt>();

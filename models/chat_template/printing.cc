@@ -11,8 +11,8 @@ namespace headroom::models::jinja {
 namespace {
 
 void AppendQuoted(std::string& out, std::string_view text) {
-  const bool double_quotes = text.find('\'') != std::string_view::npos &&
-                             text.find('"') == std::string_view::npos;
+  const bool double_quotes =
+      text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
   const char quote = double_quotes ? '"' : '\'';
   out += quote;
   for (size_t i = 0; i < text.size();) {

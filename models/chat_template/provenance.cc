@@ -69,8 +69,8 @@ bool TouchesMessage(const ProvenancedText& text, size_t begin, size_t end) {
 }
 
 int64_t MemoryBytes(const ProvenancedText& text) {
-  return static_cast<int64_t>(text.text.size() +
-                              text.message_ranges.size() * sizeof(ByteRange) + 64);
+  return static_cast<int64_t>(text.text.size() + text.message_ranges.size() * sizeof(ByteRange) +
+                              64);
 }
 
 }  // namespace headroom::models::jinja

@@ -14,10 +14,10 @@ constexpr std::string_view kMonths[] = {"January",   "February", "March",    "Ap
 
 struct Moment {
   int64_t year = 0;
-  unsigned month = 0;     // 1..12
-  unsigned day = 0;       // 1..31
-  unsigned weekday = 0;   // 0 is Sunday
-  int64_t year_day = 0;   // 1..366
+  unsigned month = 0;    // 1..12
+  unsigned day = 0;      // 1..31
+  unsigned weekday = 0;  // 0 is Sunday
+  int64_t year_day = 0;  // 1..366
   int64_t hour = 0;
   int64_t minute = 0;
   int64_t second = 0;
@@ -53,43 +53,91 @@ bool AppendConversion(char conversion, bool pads, const Moment& at, std::string&
   const std::string_view day = kDays[at.weekday];
   const std::string_view month = kMonths[at.month - 1];
   switch (conversion) {
-    case 'a': out += day.substr(0, 3); return true;
-    case 'A': out += day; return true;
+    case 'a':
+      out += day.substr(0, 3);
+      return true;
+    case 'A':
+      out += day;
+      return true;
     case 'b':
-    case 'h': out += month.substr(0, 3); return true;
-    case 'B': out += month; return true;
-    case 'd': number(at.day, 2); return true;
-    case 'e': out += pads ? fmt::format("{:2}", at.day) : fmt::format("{}", at.day); return true;
-    case 'H': number(at.hour, 2); return true;
-    case 'I': number(hour12, 2); return true;
-    case 'j': number(at.year_day, 3); return true;
-    case 'm': number(at.month, 2); return true;
-    case 'M': number(at.minute, 2); return true;
-    case 'p': out += at.hour < 12 ? "AM" : "PM"; return true;
-    case 'S': number(at.second, 2); return true;
-    case 'u': number(at.weekday == 0 ? 7 : at.weekday, 1); return true;
-    case 'w': number(at.weekday, 1); return true;
-    case 'y': number(at.year % 100, 2); return true;
-    case 'Y': out += fmt::format("{}", at.year); return true;
-    case 'n': out += '\n'; return true;
-    case 't': out += '\t'; return true;
-    case '%': out += '%'; return true;
-    default: return false;
+    case 'h':
+      out += month.substr(0, 3);
+      return true;
+    case 'B':
+      out += month;
+      return true;
+    case 'd':
+      number(at.day, 2);
+      return true;
+    case 'e':
+      out += pads ? fmt::format("{:2}", at.day) : fmt::format("{}", at.day);
+      return true;
+    case 'H':
+      number(at.hour, 2);
+      return true;
+    case 'I':
+      number(hour12, 2);
+      return true;
+    case 'j':
+      number(at.year_day, 3);
+      return true;
+    case 'm':
+      number(at.month, 2);
+      return true;
+    case 'M':
+      number(at.minute, 2);
+      return true;
+    case 'p':
+      out += at.hour < 12 ? "AM" : "PM";
+      return true;
+    case 'S':
+      number(at.second, 2);
+      return true;
+    case 'u':
+      number(at.weekday == 0 ? 7 : at.weekday, 1);
+      return true;
+    case 'w':
+      number(at.weekday, 1);
+      return true;
+    case 'y':
+      number(at.year % 100, 2);
+      return true;
+    case 'Y':
+      out += fmt::format("{}", at.year);
+      return true;
+    case 'n':
+      out += '\n';
+      return true;
+    case 't':
+      out += '\t';
+      return true;
+    case '%':
+      out += '%';
+      return true;
+    default:
+      return false;
   }
 }
 
 // Conversions that stand for several others; empty when there is none.
 std::string_view Expansion(char conversion) {
   switch (conversion) {
-    case 'c': return "%a %b %e %H:%M:%S %Y";
+    case 'c':
+      return "%a %b %e %H:%M:%S %Y";
     case 'D':
-    case 'x': return "%m/%d/%y";
-    case 'F': return "%Y-%m-%d";
-    case 'R': return "%H:%M";
+    case 'x':
+      return "%m/%d/%y";
+    case 'F':
+      return "%Y-%m-%d";
+    case 'R':
+      return "%H:%M";
     case 'T':
-    case 'X': return "%H:%M:%S";
-    case 'r': return "%I:%M:%S %p";
-    default: return "";
+    case 'X':
+      return "%H:%M:%S";
+    case 'r':
+      return "%I:%M:%S %p";
+    default:
+      return "";
   }
 }
 

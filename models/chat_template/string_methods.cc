@@ -49,8 +49,8 @@ StatusOr<Value> CallSplit(Budget& budget, const Value& object, std::string_view 
     }
     separator = text->text;
   }
-  HEADROOM_ASSIGN_OR_RETURN(
-      ValueList pieces, Split(budget, *object.text(), separator, max_splits, name == "rsplit"));
+  HEADROOM_ASSIGN_OR_RETURN(ValueList pieces,
+                            Split(budget, *object.text(), separator, max_splits, name == "rsplit"));
   return NewList(budget, std::move(pieces));
 }
 
@@ -109,7 +109,8 @@ StatusOr<Value> CallReplace(Budget& budget, const Value& object, std::string_vie
   HEADROOM_ASSIGN_OR_RETURN(const ProvenancedText* from, TextArg(name, bound[0]));
   HEADROOM_ASSIGN_OR_RETURN(const ProvenancedText* to, TextArg(name, bound[1]));
   HEADROOM_ASSIGN_OR_RETURN(const int64_t count, IntegerArg(name, bound[2], -1));
-  HEADROOM_ASSIGN_OR_RETURN(ProvenancedText out, Replace(budget, *object.text(), *from, *to, count));
+  HEADROOM_ASSIGN_OR_RETURN(ProvenancedText out,
+                            Replace(budget, *object.text(), *from, *to, count));
   return NewText(budget, std::move(out));
 }
 
@@ -196,29 +197,52 @@ struct NamedMethod {
 };
 
 constexpr NamedMethod kMethods[] = {
-    {"strip", CallStrip},           {"lstrip", CallStrip},
-    {"rstrip", CallStrip},          {"split", CallSplit},
-    {"rsplit", CallSplit},          {"splitlines", CallSplitLines},
-    {"startswith", CallAffix},      {"endswith", CallAffix},
-    {"removeprefix", CallRemoveAffix}, {"removesuffix", CallRemoveAffix},
-    {"upper", CallCase},            {"lower", CallCase},
-    {"capitalize", CallCase},       {"title", CallCase},
-    {"replace", CallReplace},       {"join", CallJoin},
-    {"find", CallFind},             {"rfind", CallFind},
-    {"index", CallFind},            {"rindex", CallFind},
-    {"count", CallCount},           {"isdigit", CallClass},
-    {"isalpha", CallClass},         {"isalnum", CallClass},
-    {"isspace", CallClass},         {"isupper", CallClass},
-    {"islower", CallClass},         {"format", nullptr},
-    {"format_map", nullptr},        {"encode", nullptr},
-    {"casefold", nullptr},          {"center", nullptr},
-    {"expandtabs", nullptr},        {"isascii", nullptr},
-    {"isdecimal", nullptr},         {"isidentifier", nullptr},
-    {"isnumeric", nullptr},         {"isprintable", nullptr},
-    {"istitle", nullptr},           {"ljust", nullptr},
-    {"maketrans", nullptr},         {"partition", nullptr},
-    {"rjust", nullptr},             {"rpartition", nullptr},
-    {"swapcase", nullptr},          {"translate", nullptr},
+    {"strip", CallStrip},
+    {"lstrip", CallStrip},
+    {"rstrip", CallStrip},
+    {"split", CallSplit},
+    {"rsplit", CallSplit},
+    {"splitlines", CallSplitLines},
+    {"startswith", CallAffix},
+    {"endswith", CallAffix},
+    {"removeprefix", CallRemoveAffix},
+    {"removesuffix", CallRemoveAffix},
+    {"upper", CallCase},
+    {"lower", CallCase},
+    {"capitalize", CallCase},
+    {"title", CallCase},
+    {"replace", CallReplace},
+    {"join", CallJoin},
+    {"find", CallFind},
+    {"rfind", CallFind},
+    {"index", CallFind},
+    {"rindex", CallFind},
+    {"count", CallCount},
+    {"isdigit", CallClass},
+    {"isalpha", CallClass},
+    {"isalnum", CallClass},
+    {"isspace", CallClass},
+    {"isupper", CallClass},
+    {"islower", CallClass},
+    {"format", nullptr},
+    {"format_map", nullptr},
+    {"encode", nullptr},
+    {"casefold", nullptr},
+    {"center", nullptr},
+    {"expandtabs", nullptr},
+    {"isascii", nullptr},
+    {"isdecimal", nullptr},
+    {"isidentifier", nullptr},
+    {"isnumeric", nullptr},
+    {"isprintable", nullptr},
+    {"istitle", nullptr},
+    {"ljust", nullptr},
+    {"maketrans", nullptr},
+    {"partition", nullptr},
+    {"rjust", nullptr},
+    {"rpartition", nullptr},
+    {"swapcase", nullptr},
+    {"translate", nullptr},
     {"zfill", nullptr},
 };
 

@@ -9,6 +9,8 @@ namespace headroom::models::jinja {
 
 namespace {
 
+constexpr uint32_t kSharpS = 0xDF;
+
 bool HasCodePoint(std::string_view chars, uint32_t value) {
   for (size_t i = 0; i < chars.size();) {
     const CodePoint point = CodePointAt(chars, i);
@@ -140,8 +142,7 @@ size_t FindBytes(std::string_view text, std::string_view needle, size_t from) {
   if (needle.empty()) {
     return from;
   }
-  const void* found =
-      memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
+  const void* found = memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
   return found == nullptr ? std::string_view::npos
                           : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
@@ -162,7 +163,9 @@ ProvenancedText ChangeCase(const ProvenancedText& text, CaseChange change) {
       at_start = false;
     }
     piece.clear();
-    if (mapped == point.value) {
+    if (point.value == kSharpS && upper) {
+      piece = change == CaseChange::kUpper ? "SS" : "Ss";  // no single character is its upper case
+    } else if (mapped == point.value) {
       piece = text.text.substr(i, point.size);
     } else {
       AppendUtf8(piece, mapped);
@@ -173,8 +176,8 @@ ProvenancedText ChangeCase(const ProvenancedText& text, CaseChange change) {
   return out;
 }
 
-ProvenancedText Strip(const ProvenancedText& text, std::optional<std::string_view> chars,
-                      bool left, bool right) {
+ProvenancedText Strip(const ProvenancedText& text, std::optional<std::string_view> chars, bool left,
+                      bool right) {
   const std::string_view all = text.text;
   size_t begin = 0;
   size_t end = all.size();

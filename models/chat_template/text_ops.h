@@ -27,8 +27,8 @@ enum class CaseChange : uint8_t {
 ProvenancedText ChangeCase(const ProvenancedText& text, CaseChange change);
 
 // `chars` absent: white space.
-ProvenancedText Strip(const ProvenancedText& text, std::optional<std::string_view> chars,
-                      bool left, bool right);
+ProvenancedText Strip(const ProvenancedText& text, std::optional<std::string_view> chars, bool left,
+                      bool right);
 
 // `separator` absent: runs of white space. At most `max_splits` cuts when >= 0, from the right when
 // `from_right`. The separator is not empty.

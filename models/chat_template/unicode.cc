@@ -12,8 +12,7 @@ bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0
 bool AlternatesFromEven(uint32_t c) {
   return (c >= 0x100 && c <= 0x12F) || (c >= 0x132 && c <= 0x137) || (c >= 0x14A && c <= 0x177) ||
          (c >= 0x370 && c <= 0x373) || (c >= 0x460 && c <= 0x481) || (c >= 0x48A && c <= 0x4BF) ||
-         (c >= 0x4D0 && c <= 0x52F) || (c >= 0x1E00 && c <= 0x1E95) ||
-         (c >= 0x1EA0 && c <= 0x1EFF);
+         (c >= 0x4D0 && c <= 0x52F) || (c >= 0x1E00 && c <= 0x1E95) || (c >= 0x1EA0 && c <= 0x1EFF);
 }
 bool AlternatesFromOdd(uint32_t c) {
   return (c >= 0x139 && c <= 0x148) || (c >= 0x179 && c <= 0x17E) || (c >= 0x4C1 && c <= 0x4CE);
@@ -86,8 +85,8 @@ void AppendUtf8(std::string& out, uint32_t c) {
 
 bool IsSpace(uint32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
 }
 
 bool IsPrintable(uint32_t c) {
@@ -110,20 +109,34 @@ uint32_t ToUpper(uint32_t c) {
       (c >= 0x430 && c <= 0x44F)) {
     return c - 32;
   }
-  if (c == 0xFF) return 0x178;
-  if (c == 0xB5) return 0x39C;
-  if (c == 0x131) return 'I';
-  if (c == 0x17F) return 'S';
-  if (c == 0x3C2) return 0x3A3;
-  if (c == 0x3AC) return 0x386;
-  if (c >= 0x3AD && c <= 0x3AF) return c - 37;
-  if (c == 0x3CC) return 0x38C;
-  if (c == 0x3CD || c == 0x3CE) return c - 63;
-  if (c == 0x4CF) return 0x4C0;
-  if (c >= 0x450 && c <= 0x45F) return c - 80;
-  if (c >= 0x561 && c <= 0x586) return c - 48;
-  if (AlternatesFromEven(c) && c % 2 == 1) return c - 1;
-  if (AlternatesFromOdd(c) && c % 2 == 0) return c - 1;
+  if (c == 0xFF)
+    return 0x178;
+  if (c == 0xB5)
+    return 0x39C;
+  if (c == 0x131)
+    return 'I';
+  if (c == 0x17F)
+    return 'S';
+  if (c == 0x3C2)
+    return 0x3A3;
+  if (c == 0x3AC)
+    return 0x386;
+  if (c >= 0x3AD && c <= 0x3AF)
+    return c - 37;
+  if (c == 0x3CC)
+    return 0x38C;
+  if (c == 0x3CD || c == 0x3CE)
+    return c - 63;
+  if (c == 0x4CF)
+    return 0x4C0;
+  if (c >= 0x450 && c <= 0x45F)
+    return c - 80;
+  if (c >= 0x561 && c <= 0x586)
+    return c - 48;
+  if (AlternatesFromEven(c) && c % 2 == 1)
+    return c - 1;
+  if (AlternatesFromOdd(c) && c % 2 == 0)
+    return c - 1;
   return c;
 }
 
@@ -135,17 +148,28 @@ uint32_t ToLower(uint32_t c) {
       (c >= 0x410 && c <= 0x42F)) {
     return c + 32;
   }
-  if (c == 0x178) return 0xFF;
-  if (c == 0x386) return 0x3AC;
-  if (c >= 0x388 && c <= 0x38A) return c + 37;
-  if (c == 0x38C) return 0x3CC;
-  if (c == 0x38E || c == 0x38F) return c + 63;
-  if (c == 0x4C0) return 0x4CF;
-  if (c == 0x1E9E) return 0xDF;
-  if (c >= 0x400 && c <= 0x40F) return c + 80;
-  if (c >= 0x531 && c <= 0x556) return c + 48;
-  if (AlternatesFromEven(c) && c % 2 == 0) return c + 1;
-  if (AlternatesFromOdd(c) && c % 2 == 1) return c + 1;
+  if (c == 0x178)
+    return 0xFF;
+  if (c == 0x386)
+    return 0x3AC;
+  if (c >= 0x388 && c <= 0x38A)
+    return c + 37;
+  if (c == 0x38C)
+    return 0x3CC;
+  if (c == 0x38E || c == 0x38F)
+    return c + 63;
+  if (c == 0x4C0)
+    return 0x4CF;
+  if (c == 0x1E9E)
+    return 0xDF;
+  if (c >= 0x400 && c <= 0x40F)
+    return c + 80;
+  if (c >= 0x531 && c <= 0x556)
+    return c + 48;
+  if (AlternatesFromEven(c) && c % 2 == 0)
+    return c + 1;
+  if (AlternatesFromOdd(c) && c % 2 == 1)
+    return c + 1;
   return c;
 }
 

@@ -33,7 +33,8 @@ uint32_t ToUpper(uint32_t code_point);
 uint32_t ToLower(uint32_t code_point);
 bool IsCased(uint32_t code_point);
 
-// Offsets past the white space that starts at `begin`, or before the white space that ends at `end`.
+// Offsets past the white space that starts at `begin`, or before the white space that ends at
+// `end`.
 size_t SkipSpaceForward(std::string_view text, size_t begin);
 size_t SkipSpaceBackward(std::string_view text, size_t end);
 

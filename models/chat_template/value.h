@@ -47,10 +47,10 @@ class Value {
   // one's place.
   static Value Dict(ValueDict items);
 
-  using Data = std::variant<Undefined, None, bool, int64_t, double,
-                            std::shared_ptr<const TextObject>, std::shared_ptr<const ListObject>,
-                            std::shared_ptr<const DictObject>, std::shared_ptr<NamespaceObject>,
-                            std::shared_ptr<const CallableObject>>;
+  using Data =
+      std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const TextObject>,
+                   std::shared_ptr<const ListObject>, std::shared_ptr<const DictObject>,
+                   std::shared_ptr<NamespaceObject>, std::shared_ptr<const CallableObject>>;
   explicit Value(Data data) : data_(std::move(data)) {}
   const Data& data() const { return data_; }
 

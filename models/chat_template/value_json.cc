@@ -212,9 +212,8 @@ Status JsonWriter::WriteDict(const ValueDict& entries, int64_t level) {
     order.push_back(&entry);
   }
   if (style_.sort_keys) {
-    std::ranges::sort(order, {}, [](const auto* entry) -> const std::string& {
-      return entry->first;
-    });
+    std::ranges::sort(order, {},
+                      [](const auto* entry) -> const std::string& { return entry->first; });
   }
   out_ += '{';
   for (size_t i = 0; i < order.size(); ++i) {
@@ -252,8 +251,8 @@ Status JsonWriter::Write(const Value& value, int64_t level) {
             : std::isinf(*real) ? (*real < 0 ? "-Infinity" : "Infinity")
                                 : FormatDouble(*real);
   } else if (const auto* undefined = std::get_if<Undefined>(&value.data())) {
-    return InvalidArgument("tojson: {}", undefined->why == nullptr ? "a value is undefined"
-                                                                   : *undefined->why);
+    return InvalidArgument("tojson: {}",
+                           undefined->why == nullptr ? "a value is undefined" : *undefined->why);
   } else {
     return InvalidArgument("tojson: a namespace or function is not JSON");
   }

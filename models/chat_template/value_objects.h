@@ -47,7 +47,6 @@ struct NamespaceObject {
   std::vector<std::pair<std::string, Value>> attributes;
   std::shared_ptr<const ListObject> loop_items;  // set for `loop` only
   int64_t loop_index = 0;                        // 0-based; `loop` only
-  int32_t loop_depth = 1;                        // 1 for the outermost loop; `loop` only
 };
 
 enum class CallableKind : uint8_t { kMacro, kCaller, kMethod, kGlobal };

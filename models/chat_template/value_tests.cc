@@ -14,22 +14,36 @@ namespace {
 StatusOr<bool> IsOfType(Budget&, std::string_view name, const Value& value, const Args& args) {
   HEADROOM_RETURN_IF_ERROR(BindArgs(name, args, {}, 0).status());
   const bool is_callable = value.Is<std::shared_ptr<const CallableObject>>();
-  const bool is_sequence = value.text() != nullptr || value.list() != nullptr ||
-                           value.dict() != nullptr;
-  if (name == "defined") return !value.is_undefined();
-  if (name == "undefined") return value.is_undefined();
-  if (name == "none") return value.is_none();
-  if (name == "string") return value.text() != nullptr;
-  if (name == "mapping") return value.dict() != nullptr;
-  if (name == "sequence") return is_sequence;
-  if (name == "iterable") return is_sequence || value.is_undefined();
-  if (name == "boolean") return value.Is<bool>();
-  if (name == "integer") return value.Is<int64_t>();
-  if (name == "float") return value.Is<double>();
-  if (name == "number") return AsNumber(value).has_value();
-  if (name == "callable") return is_callable;
-  if (name == "true") return value.Is<bool>() && IsTrue(value);
-  if (name == "false") return value.Is<bool>() && !IsTrue(value);
+  const bool is_sequence =
+      value.text() != nullptr || value.list() != nullptr || value.dict() != nullptr;
+  if (name == "defined")
+    return !value.is_undefined();
+  if (name == "undefined")
+    return value.is_undefined();
+  if (name == "none")
+    return value.is_none();
+  if (name == "string")
+    return value.text() != nullptr;
+  if (name == "mapping")
+    return value.dict() != nullptr;
+  if (name == "sequence")
+    return is_sequence;
+  if (name == "iterable")
+    return is_sequence || value.is_undefined();
+  if (name == "boolean")
+    return value.Is<bool>();
+  if (name == "integer")
+    return value.Is<int64_t>();
+  if (name == "float")
+    return value.Is<double>();
+  if (name == "number")
+    return AsNumber(value).has_value();
+  if (name == "callable")
+    return is_callable;
+  if (name == "true")
+    return value.Is<bool>() && IsTrue(value);
+  if (name == "false")
+    return value.Is<bool>() && !IsTrue(value);
   return false;
 }
 
@@ -58,18 +72,23 @@ StatusOr<bool> IsCompared(Budget& budget, std::string_view name, const Value& va
                           const Args& args) {
   HEADROOM_ASSIGN_OR_RETURN(const ValueList bound, BindArgs(name, args, {"other"}, 1));
   Op op = Op::kEqual;
-  if (name == "ne" || name == "!=") op = Op::kNotEqual;
-  if (name == "lt" || name == "lessthan" || name == "<") op = Op::kLess;
-  if (name == "le" || name == "<=") op = Op::kLessEqual;
-  if (name == "gt" || name == "greaterthan" || name == ">") op = Op::kGreater;
-  if (name == "ge" || name == ">=") op = Op::kGreaterEqual;
-  if (name == "in") op = Op::kIn;
+  if (name == "ne" || name == "!=")
+    op = Op::kNotEqual;
+  if (name == "lt" || name == "lessthan" || name == "<")
+    op = Op::kLess;
+  if (name == "le" || name == "<=")
+    op = Op::kLessEqual;
+  if (name == "gt" || name == "greaterthan" || name == ">")
+    op = Op::kGreater;
+  if (name == "ge" || name == ">=")
+    op = Op::kGreaterEqual;
+  if (name == "in")
+    op = Op::kIn;
   return Compare(budget, op, value, bound[0]);
 }
 
 // Python's `is`: the same object, not an equal one.
-StatusOr<bool> IsSame(Budget& budget, std::string_view name, const Value& value,
-                      const Args& args) {
+StatusOr<bool> IsSame(Budget& budget, std::string_view name, const Value& value, const Args& args) {
   HEADROOM_ASSIGN_OR_RETURN(const ValueList bound, BindArgs(name, args, {"other"}, 1));
   if (value.data().index() != bound[0].data().index()) {
     return false;
@@ -80,8 +99,7 @@ StatusOr<bool> IsSame(Budget& budget, std::string_view name, const Value& value,
   return Equal(budget, value, bound[0]);
 }
 
-StatusOr<bool> IsCase(Budget& budget, std::string_view name, const Value& value,
-                      const Args& args) {
+StatusOr<bool> IsCase(Budget& budget, std::string_view name, const Value& value, const Args& args) {
   HEADROOM_RETURN_IF_ERROR(BindArgs(name, args, {}, 0).status());
   HEADROOM_ASSIGN_OR_RETURN(const ProvenancedText* text, TextArg(name, value));
   HEADROOM_RETURN_IF_ERROR(budget.Step(static_cast<int64_t>(text->text.size() / 16)));
@@ -106,18 +124,18 @@ StatusOr<bool> IsKnown(Budget&, std::string_view name, const Value& value, const
 }
 
 constexpr TestEntry kTests[] = {
-    {"defined", IsOfType},   {"undefined", IsOfType},   {"none", IsOfType},
-    {"string", IsOfType},    {"mapping", IsOfType},     {"sequence", IsOfType},
-    {"iterable", IsOfType},  {"boolean", IsOfType},     {"integer", IsOfType},
-    {"float", IsOfType},     {"number", IsOfType},      {"callable", IsOfType},
-    {"true", IsOfType},      {"false", IsOfType},       {"odd", IsParity},
-    {"even", IsParity},      {"divisibleby", IsParity}, {"eq", IsCompared},
-    {"equalto", IsCompared}, {"==", IsCompared},        {"ne", IsCompared},
-    {"!=", IsCompared},      {"lt", IsCompared},        {"lessthan", IsCompared},
-    {"<", IsCompared},       {"le", IsCompared},        {"<=", IsCompared},
+    {"defined", IsOfType},   {"undefined", IsOfType},     {"none", IsOfType},
+    {"string", IsOfType},    {"mapping", IsOfType},       {"sequence", IsOfType},
+    {"iterable", IsOfType},  {"boolean", IsOfType},       {"integer", IsOfType},
+    {"float", IsOfType},     {"number", IsOfType},        {"callable", IsOfType},
+    {"true", IsOfType},      {"false", IsOfType},         {"odd", IsParity},
+    {"even", IsParity},      {"divisibleby", IsParity},   {"eq", IsCompared},
+    {"equalto", IsCompared}, {"==", IsCompared},          {"ne", IsCompared},
+    {"!=", IsCompared},      {"lt", IsCompared},          {"lessthan", IsCompared},
+    {"<", IsCompared},       {"le", IsCompared},          {"<=", IsCompared},
     {"gt", IsCompared},      {"greaterthan", IsCompared}, {">", IsCompared},
-    {"ge", IsCompared},      {">=", IsCompared},        {"in", IsCompared},
-    {"sameas", IsSame},      {"lower", IsCase},         {"upper", IsCase},
+    {"ge", IsCompared},      {">=", IsCompared},          {"in", IsCompared},
+    {"sameas", IsSame},      {"lower", IsCase},           {"upper", IsCase},
     {"filter", IsKnown},     {"test", IsKnown},
 };
 

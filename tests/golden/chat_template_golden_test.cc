@@ -56,12 +56,12 @@ TEST_P(PublishedTemplateTest, RendersEveryConversationAsJinja2Does) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, PublishedTemplateTest,
-    ::testing::Values("Bielik-11B", "GLM-4.6", "HuggingFaceTB-SmolLM3", "LFM2-8B", "NousResearch",
-                      "Qwen-Qwen2.5", "Qwen-Qwen3", "deepseek-ai", "fireworks-ai", "google-gemma",
-                      "ibm-granite", "meetkai", "meta-llama-Llama-3.1", "meta-llama-Llama-3.2",
-                      "microsoft-Phi", "mistralai"));
+INSTANTIATE_TEST_SUITE_P(All, PublishedTemplateTest,
+                         ::testing::Values("Bielik-11B", "GLM-4.6", "HuggingFaceTB-SmolLM3",
+                                           "LFM2-8B", "NousResearch", "Qwen-Qwen2.5", "Qwen-Qwen3",
+                                           "deepseek-ai", "fireworks-ai", "google-gemma",
+                                           "ibm-granite", "meetkai", "meta-llama-Llama-3.1",
+                                           "meta-llama-Llama-3.2", "microsoft-Phi", "mistralai"));
 
 TEST(SmolLm2TemplateTest, RendersTheGoldenChats) {
   const auto prompts = SharedDataPath("goldens/smollm2/prompts.jsonl");
@@ -83,8 +83,8 @@ TEST(SmolLm2TemplateTest, RendersTheGoldenChats) {
     const std::string content =
         text.substr(kHead.size(), text.size() - kHead.size() - kTail.size());
     ChatInput input;
-    input.messages = Value::List({Value::Dict({{"role", Value::MessageString("user")},
-                                               {"content", Value::MessageString(content)}})});
+    input.messages = Value::List({Value::Dict(
+        {{"role", Value::MessageString("user")}, {"content", Value::MessageString(content)}})});
     const auto rendered = RenderTemplate(kSmolLm2Template, input);
     ASSERT_TRUE(rendered.ok()) << rendered.status();
     EXPECT_EQ(rendered->text, text);
