@@ -107,9 +107,10 @@ run_fuzz_smoke() {
     seeds=("$REPO/tests/fuzz/corpus/$name")
     [ -d "${seeds[0]}" ] || seeds=()
     if "$target" -max_total_time="$FUZZ_SECONDS_PER_TARGET" -rss_limit_mb=2048 -verbosity=0 \
-      -artifact_prefix="$results/fuzz-" "$corpus" "${seeds[@]}"; then
+      -artifact_prefix="$results/fuzz-" "$corpus" "${seeds[@]}" >"$results/$name.log" 2>&1; then
       record fuzz passed "$name"
     else
+      tail -n 40 "$results/$name.log"
       record fuzz failed "$name" "the input lies in build/results"
     fi
     rm -rf "$corpus"
