@@ -14,8 +14,7 @@ namespace {
 
 constexpr uint64_t kSeed = 20240229;
 constexpr int32_t kNumBytes = 256;
-constexpr int32_t kStartId = kNumBytes;    // <|im_start|>
-constexpr int32_t kEndId = kNumBytes + 1;  // <|im_end|>
+constexpr int32_t kEndId = kNumBytes + 1;  // <|im_end|>, after <|im_start|>
 
 constexpr const char* kChatTemplate =
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
