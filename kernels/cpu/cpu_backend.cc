@@ -90,13 +90,13 @@ Status CpuBackend::ReserveWorkspace(const WorkspaceLimits& limits) {
 }
 
 StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::Pack(std::span<const TensorView> parts) {
-  HEADROOM_ASSIGN_OR_RETURN(auto weight, CpuPackedWeight::Stack(parts, &pool_));
+  HEADROOM_ASSIGN_OR_RETURN(auto weight, CpuPackedWeight::Stack(parts, &arena_, &pool_));
   return std::unique_ptr<PackedWeight>(std::move(weight));
 }
 
 StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::PackGateUp(const TensorView& gate,
                                                                const TensorView& up) {
-  HEADROOM_ASSIGN_OR_RETURN(auto weight, CpuPackedWeight::GateUp(gate, up, &pool_));
+  HEADROOM_ASSIGN_OR_RETURN(auto weight, CpuPackedWeight::GateUp(gate, up, &arena_, &pool_));
   return std::unique_ptr<PackedWeight>(std::move(weight));
 }
 

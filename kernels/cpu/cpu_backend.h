@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/page_memory.h"
 #include "kernels/ops.h"
 
 namespace headroom::kernels {
@@ -61,6 +62,7 @@ class CpuBackend final : public Backend {
  private:
   KernelTable kernels_;
   ThreadPool pool_;
+  PageArena arena_;  // weights
   std::unique_ptr<LinearOps> linear_;
   std::unique_ptr<AttentionOps> attention_;
 };

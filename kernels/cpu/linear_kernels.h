@@ -93,6 +93,16 @@ struct PanelView {
   int32_t num_cols = 0;  // valid columns, 1..64
 };
 
+// From this many rows on, a quant panel is first unpacked to bytes and f32 factors, one group at a
+// time. The bits of the result are the same.
+inline constexpr int kUnpackRows = 36;
+// Bytes of one unpacked group and block: 8 x 16 columns x 4 bytes, 16 scales, 16 minima.
+inline constexpr int kUnpackedBlockBytes = 8 * 64 + 2 * 64;
+// Scratch of one thread: two groups of a panel and two of its `up` panel.
+static constexpr int64_t UnpackScratchBytes(int64_t padded_cols) {
+  return 4 * (padded_cols / kQuantBlock) * kUnpackedBlockBytes;
+}
+
 enum class PanelEpilogue : uint8_t { kStore, kAdd, kSiluMul };
 
 // out[row, column of the panel], from converted rows. kSiluMul: `panel` gives the gate and `up`, of
@@ -103,7 +113,8 @@ struct LinearPanelParams {
   PanelEpilogue epilogue = PanelEpilogue::kStore;
   ActivationRows rows;  // row 0 is the first row of a tile
   int64_t num_rows = 0;
-  float* out = nullptr;  // [num_rows, out_stride]
+  uint8_t* unpack_scratch = nullptr;  // UnpackScratchBytes(padded_cols), aligned to 64
+  float* out = nullptr;               // [num_rows, out_stride]
   int64_t out_stride = 0;
 };
 

@@ -94,8 +94,11 @@ Status LinearOps::ReserveWorkspace(int64_t max_rows, int64_t max_cols) {
   HEADROOM_ASSIGN_OR_RETURN(bf16_,
                             PageMemory::Allocate(num_rows * row_elements * sizeof(uint16_t)));
   HEADROOM_ASSIGN_OR_RETURN(f32_, PageMemory::Allocate(num_rows * row_elements * sizeof(float)));
-  HEADROOM_ASSIGN_OR_RETURN(row_, PageMemory::Allocate(static_cast<size_t>(pool_->num_threads()) *
-                                                       row_elements * sizeof(float)));
+  const auto num_threads = static_cast<size_t>(pool_->num_threads());
+  const auto unpack_bytes = static_cast<size_t>(UnpackScratchBytes(max_cols));
+  HEADROOM_ASSIGN_OR_RETURN(unpack_, PageMemory::Allocate(num_threads * unpack_bytes));
+  HEADROOM_ASSIGN_OR_RETURN(row_,
+                            PageMemory::Allocate(num_threads * row_elements * sizeof(float)));
   max_rows_ = max_rows;
   max_cols_ = max_cols;
   return OkStatus();
@@ -138,7 +141,7 @@ void LinearOps::MultiplyPanels(const LinearParams& params, const CpuPackedWeight
   const int64_t panels_per_output = weight.is_gate_up() ? 2 : 1;
   const int64_t num_panels = static_cast<int64_t>(panels.size()) / panels_per_output;
   const WorkSplit split = SplitWork(params.num_rows, num_panels, weight, pool_->num_threads());
-  pool_->ParallelFor(split.num_row_items * split.num_panel_items, [&](int64_t item, int) {
+  pool_->ParallelFor(split.num_row_items * split.num_panel_items, [&](int64_t item, int thread) {
     const int64_t row = item / split.num_panel_items * split.rows_per_item;
     const int64_t begin = item % split.num_panel_items * split.panels_per_item;
     const int64_t end = std::min(num_panels, begin + split.panels_per_item);
@@ -152,6 +155,7 @@ void LinearOps::MultiplyPanels(const LinearParams& params, const CpuPackedWeight
       p.epilogue = ToPanelEpilogue(params.epilogue);
       p.rows = RowsFrom(rows, row);
       p.num_rows = std::min(split.rows_per_item, params.num_rows - row);
+      p.unpack_scratch = unpack_.data() + thread * UnpackScratchBytes(max_cols_);
       p.out = params.out + row * params.out_stride + panel.first_row;
       p.out_stride = params.out_stride;
       kernels_.linear_panel(p);

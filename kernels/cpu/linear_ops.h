@@ -34,10 +34,11 @@ class LinearOps {
   ThreadPool* const pool_;
   int64_t max_rows_ = 0;
   int64_t max_cols_ = 0;
-  PageMemory quant_;  // [row tiles, max_cols / 32] QuantTileBlock
-  PageMemory bf16_;   // [max_rows, max_cols + padding]
-  PageMemory f32_;    // [max_rows, max_cols + padding]
-  PageMemory row_;    // [threads, max_cols + padding], a normalised row
+  PageMemory quant_;   // [row tiles, max_cols / 32] QuantTileBlock
+  PageMemory bf16_;    // [max_rows, max_cols + padding]
+  PageMemory f32_;     // [max_rows, max_cols + padding]
+  PageMemory unpack_;  // [threads, UnpackScratchBytes(max_cols)]
+  PageMemory row_;     // [threads, max_cols + padding], a normalised row
 };
 
 }  // namespace headroom::kernels

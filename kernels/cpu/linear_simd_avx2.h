@@ -9,6 +9,8 @@ namespace headroom::kernels::cpu_avx2 {
 
 static constexpr int kMaxQuantRows = 2;
 static constexpr int QuantGroups(int /*rows*/) { return 1; }
+static constexpr int kUnpackedRows = 2;
+static constexpr int kUnpackedGroups = 1;
 static constexpr int kMaxFloatRows = 3;
 static constexpr int FloatGroups(int rows) { return rows == 1 ? 2 : 1; }
 
@@ -17,11 +19,16 @@ HEADROOM_INLINE __m256i DotBytes8(__m256i acc, __m256i weights, __m256i a) {
   const __m256i pairs = _mm256_maddubs_epi16(weights, a);
   return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-HEADROOM_INLINE I32x16 DotBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
+HEADROOM_INLINE I32x16 BroadcastBytes(const int8_t* a) {
   int32_t four;
   memcpy(&four, a, sizeof(four));
-  const __m256i broadcast = _mm256_set1_epi32(four);
-  return {DotBytes8(acc.lo, weights.lo, broadcast), DotBytes8(acc.hi, weights.hi, broadcast)};
+  return {_mm256_set1_epi32(four), _mm256_set1_epi32(four)};
+}
+HEADROOM_INLINE I32x16 DotNarrow(I32x16 acc, I32x16 weights, I32x16 a) {
+  return {DotBytes8(acc.lo, weights.lo, a.lo), DotBytes8(acc.hi, weights.hi, a.lo)};
+}
+HEADROOM_INLINE I32x16 DotBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
+  return DotNarrow(acc, weights, BroadcastBytes(a));
 }
 
 HEADROOM_INLINE __m256i DotWideBytes8(__m256i acc, __m256i weights, __m256i a_even, __m256i a_odd) {
@@ -30,14 +37,14 @@ HEADROOM_INLINE __m256i DotWideBytes8(__m256i acc, __m256i weights, __m256i a_ev
   acc = _mm256_add_epi32(acc, _mm256_madd_epi16(even, a_even));
   return _mm256_add_epi32(acc, _mm256_madd_epi16(odd, a_odd));
 }
-HEADROOM_INLINE I32x16 DotWideBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
-  int32_t four;
-  memcpy(&four, a, sizeof(four));
-  const __m256i broadcast = _mm256_set1_epi32(four);
-  const __m256i a_even = _mm256_srai_epi16(_mm256_slli_epi16(broadcast, 8), 8);
-  const __m256i a_odd = _mm256_srai_epi16(broadcast, 8);
+HEADROOM_INLINE I32x16 DotWide(I32x16 acc, I32x16 weights, I32x16 a) {
+  const __m256i a_even = _mm256_srai_epi16(_mm256_slli_epi16(a.lo, 8), 8);
+  const __m256i a_odd = _mm256_srai_epi16(a.lo, 8);
   return {DotWideBytes8(acc.lo, weights.lo, a_even, a_odd),
           DotWideBytes8(acc.hi, weights.hi, a_even, a_odd)};
+}
+HEADROOM_INLINE I32x16 DotWideBytes(I32x16 acc, I32x16 weights, const int8_t* a) {
+  return DotWide(acc, weights, BroadcastBytes(a));
 }
 
 // The 32 bits at `bits` as 16 in each byte whose bit is set.
@@ -56,6 +63,22 @@ HEADROOM_INLINE I32x16 OrFifthBits(I32x16 nibbles, const uint8_t* bits) {
           _mm256_or_si256(nibbles.hi, SpreadFifthBits(bits + 4))};
 }
 
+// Lane i = the largest lane of v[i].
+HEADROOM_INLINE F32x16 ReduceMaxEach(const F32x16* v) {
+  float largest[16];
+  for (int i = 0; i < 16; ++i) {
+    largest[i] = ReduceMax(v[i]);
+  }
+  return Load(largest);
+}
+// Lane i = the sum of the lanes of v[i], which must be exact in f32.
+HEADROOM_INLINE I32x16 ReduceAddEach(const I32x16* v) {
+  float sums[16];
+  for (int i = 0; i < 16; ++i) {
+    sums[i] = ReduceAdd(IntToFloat(v[i]));
+  }
+  return RoundToInt(Load(sums));
+}
 // The low bytes of the lanes.
 HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
   const __m256i low_byte = _mm256_set1_epi32(0xff);

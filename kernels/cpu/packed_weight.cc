@@ -66,23 +66,25 @@ std::vector<PanelSource> ListPanels(std::span<const TensorView> parts, bool is_g
 }  // namespace
 
 StatusOr<std::unique_ptr<CpuPackedWeight>> CpuPackedWeight::Stack(std::span<const TensorView> parts,
+                                                                  PageArena* arena,
                                                                   ThreadPool* pool) {
-  return Make(parts, /*is_gate_up=*/false, pool);
+  return Make(parts, /*is_gate_up=*/false, arena, pool);
 }
 
 StatusOr<std::unique_ptr<CpuPackedWeight>> CpuPackedWeight::GateUp(const TensorView& gate,
                                                                    const TensorView& up,
+                                                                   PageArena* arena,
                                                                    ThreadPool* pool) {
   if (gate.rows != up.rows) {
     return InvalidArgument("packing gate and up: got {} and {} rows, want equal numbers", gate.rows,
                            up.rows);
   }
   const TensorView parts[] = {gate, up};
-  return Make(parts, /*is_gate_up=*/true, pool);
+  return Make(parts, /*is_gate_up=*/true, arena, pool);
 }
 
 StatusOr<std::unique_ptr<CpuPackedWeight>> CpuPackedWeight::Make(std::span<const TensorView> parts,
-                                                                 bool is_gate_up,
+                                                                 bool is_gate_up, PageArena* arena,
                                                                  ThreadPool* pool) {
   HEADROOM_RETURN_IF_ERROR(CheckParts(parts));
   std::unique_ptr<CpuPackedWeight> weight(new CpuPackedWeight);
@@ -97,8 +99,8 @@ StatusOr<std::unique_ptr<CpuPackedWeight>> CpuPackedWeight::Make(std::span<const
   for (const PanelSource& source : sources) {
     num_bytes += PanelBytes(source.format, weight->padded_cols_);
   }
-  HEADROOM_ASSIGN_OR_RETURN(weight->memory_, PageMemory::Allocate(num_bytes));
-  uint8_t* data = weight->memory_.data();
+  HEADROOM_ASSIGN_OR_RETURN(weight->memory_, arena->Take(num_bytes));
+  uint8_t* data = weight->memory_.data;
   for (const PanelSource& source : sources) {
     weight->panels_.push_back({.view = {data, source.format, NumCols(source)},
                                .dtype = source.tensor->dtype,
@@ -108,7 +110,7 @@ StatusOr<std::unique_ptr<CpuPackedWeight>> CpuPackedWeight::Make(std::span<const
     weight->needs_bf16_ |= source.format == WeightFormat::kBf16;
     weight->needs_f32_ |= source.format == WeightFormat::kF32;
   }
-  uint8_t* const base = weight->memory_.data();
+  uint8_t* const base = weight->memory_.data;
   pool->ParallelFor(static_cast<int64_t>(sources.size()), [&](int64_t i, int) {
     const PanelSource& source = sources[static_cast<size_t>(i)];
     const PanelView& view = weight->panels_[static_cast<size_t>(i)].view;

@@ -23,16 +23,18 @@ class CpuPackedWeight final : public PackedWeight {
     int64_t first_row = 0;      // of the weight: the output column of the panel's column 0
   };
 
-  // Stacks parts by rows; each starts a new panel. `pool` is used for the conversion.
+  // Stacks parts by rows; each starts a new panel. The memory comes from `arena`, the
+  // conversion runs on `pool`.
   static StatusOr<std::unique_ptr<CpuPackedWeight>> Stack(std::span<const TensorView> parts,
-                                                          ThreadPool* pool);
+                                                          PageArena* arena, ThreadPool* pool);
   // Panels alternate: gate, up, gate, up, ... and first_row counts the rows of one of the two.
   static StatusOr<std::unique_ptr<CpuPackedWeight>> GateUp(const TensorView& gate,
-                                                           const TensorView& up, ThreadPool* pool);
+                                                           const TensorView& up, PageArena* arena,
+                                                           ThreadPool* pool);
 
   int64_t rows() const override { return rows_; }
   int64_t cols() const override { return cols_; }
-  size_t num_bytes() const override { return memory_.num_bytes(); }
+  size_t num_bytes() const override { return memory_.num_bytes; }
 
   bool is_gate_up() const { return is_gate_up_; }
   int64_t padded_cols() const { return padded_cols_; }
@@ -48,7 +50,8 @@ class CpuPackedWeight final : public PackedWeight {
  private:
   CpuPackedWeight() = default;
   static StatusOr<std::unique_ptr<CpuPackedWeight>> Make(std::span<const TensorView> parts,
-                                                         bool is_gate_up, ThreadPool* pool);
+                                                         bool is_gate_up, PageArena* arena,
+                                                         ThreadPool* pool);
 
   int64_t rows_ = 0;
   int64_t cols_ = 0;
@@ -58,7 +61,7 @@ class CpuPackedWeight final : public PackedWeight {
   bool needs_bf16_ = false;
   bool needs_f32_ = false;
   std::vector<Panel> panels_;
-  PageMemory memory_;
+  PageSlice memory_;
 };
 
 }  // namespace headroom::kernels

@@ -11,6 +11,8 @@ namespace headroom::kernels {
 namespace {
 
 constexpr size_t kHugePageBytes = size_t{2} << 20;
+constexpr size_t kArenaChunkBytes = size_t{32} << 20;
+constexpr size_t kArenaAlignment = 64;
 
 }  // namespace
 
@@ -64,6 +66,23 @@ StatusOr<PageMemory> PageMemory::Allocate(size_t num_bytes) {
   memory.num_bytes_ = num_bytes;
   memory.mapped_bytes_ = kept_bytes;
   return memory;
+}
+
+StatusOr<PageSlice> PageArena::Take(size_t num_bytes) {
+  if (num_bytes > kArenaChunkBytes / 4) {
+    HEADROOM_ASSIGN_OR_RETURN(PageMemory memory, PageMemory::Allocate(num_bytes));
+    auto owner = std::make_shared<PageMemory>(std::move(memory));
+    uint8_t* const data = owner->data();
+    return PageSlice{std::move(owner), data, num_bytes};
+  }
+  if (chunk_ == nullptr || num_bytes > kArenaChunkBytes - used_bytes_) {
+    HEADROOM_ASSIGN_OR_RETURN(PageMemory memory, PageMemory::Allocate(kArenaChunkBytes));
+    chunk_ = std::make_shared<PageMemory>(std::move(memory));
+    used_bytes_ = 0;
+  }
+  const PageSlice slice{chunk_, chunk_->data() + used_bytes_, num_bytes};
+  used_bytes_ += (num_bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  return slice;
 }
 
 }  // namespace headroom::kernels

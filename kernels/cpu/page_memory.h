@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/status.h"
 
@@ -26,6 +27,25 @@ class PageMemory {
   uint8_t* data_ = nullptr;
   size_t num_bytes_ = 0;     // what was asked for
   size_t mapped_bytes_ = 0;  // what munmap must be given
+};
+
+// A part of a shared mapping, which lives as long as any of its parts.
+struct PageSlice {
+  std::shared_ptr<PageMemory> owner;
+  uint8_t* data = nullptr;
+  size_t num_bytes = 0;
+};
+
+// Hands out slices of large mappings one after the other: small weights of a model lie together in
+// huge pages, in the order in which they are packed. Not thread-safe.
+class PageArena {
+ public:
+  // `num_bytes` zero bytes, aligned to 64.
+  StatusOr<PageSlice> Take(size_t num_bytes);
+
+ private:
+  std::shared_ptr<PageMemory> chunk_;
+  size_t used_bytes_ = 0;
 };
 
 }  // namespace headroom::kernels

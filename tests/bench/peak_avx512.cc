@@ -10,14 +10,14 @@ static constexpr int kChains = 16;
 
 void RunInt8Peak(int64_t num_steps) {
   const I32x16 weights = Set1I(0x03030303);
-  const int8_t a[4] = {1, 1, 1, 1};
+  const I32x16 a = Set1I(0x01010101);
   I32x16 acc[kChains];
   for (int j = 0; j < kChains; ++j) {
     acc[j] = Set1I(j);
   }
   for (int64_t i = 0; i < num_steps; ++i) {
     _Pragma("GCC unroll 16") for (int j = 0; j < kChains; ++j) {
-      acc[j] = DotBytes(acc[j], weights, a);
+      acc[j] = DotNarrow(acc[j], weights, a);
     }
     _Pragma("GCC unroll 16") for (int j = 0; j < kChains; ++j) {
       __asm__ __volatile__("" : : "v"(acc[j]));

@@ -158,7 +158,7 @@ void CheckSiluMul(Backend& backend, DType gate_dtype, DType up_dtype) {
   const auto gate_only = backend.Pack(std::vector<TensorView>{gate.view()});
   const auto up_only = backend.Pack(std::vector<TensorView>{up.view()});
   ASSERT_TRUE(pair.ok() && gate_only.ok() && up_only.ok());
-  LinearCall call{.x = RandomRows(14, 96, 3), .num_rows = 14};
+  LinearCall call{.x = RandomRows(50, 96, 3), .num_rows = 50};
   const std::vector<float> g = RunLinear(backend, **gate_only, call);
   const std::vector<float> u = RunLinear(backend, **up_only, call);
   call.epilogue = LinearEpilogue::kSiluMul;
