@@ -31,6 +31,12 @@ ApiError FromStatus(const Status& status) {
       error.code = "queue_full";
       error.retry_after_s = 1;
       return error;
+    case StatusCode::kAborted:
+      error.http_status = 503;
+      error.type = "overloaded_error";
+      error.code = "server_shutting_down";
+      error.retry_after_s = 5;
+      return error;
     case StatusCode::kDeadlineExceeded:
       error.http_status = 504;
       error.type = "timeout_error";

@@ -24,7 +24,8 @@ struct ApiError {
 ApiError BadRequest(std::string code, std::string message, std::string param);
 
 // The engine's and the models' Status as an ApiError: OutOfRange -> 400 context_length_exceeded,
-// ResourceExhausted -> 400 kv_capacity_exceeded, Unavailable -> 503 queue_full, InvalidArgument ->
+// ResourceExhausted -> 400 kv_capacity_exceeded, Unavailable -> 503 queue_full, Aborted -> 503
+// server_shutting_down, InvalidArgument ->
 // 400 invalid_value, DeadlineExceeded -> 504 deadline_exceeded, anything else -> 500 server_error.
 ApiError FromStatus(const Status& status);
 

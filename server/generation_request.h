@@ -70,7 +70,7 @@ struct GenerationRequest {
   bool include_stop_str_in_output = false;
   std::optional<int64_t> num_logprobs;  // chat: logprobs true -> top_logprobs; completions: logprobs
   bool return_token_ids = false;
-  bool echo = false;
+  bool trace_kv = false;  // command line only: the end carries the kept positions
   bool stream = false;
   bool include_usage = false;
   std::optional<double> timeout_s;  // total deadline, a Headroom extension

@@ -138,6 +138,7 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
   base.content_end = text.content_end;
   base.kv = resolved.spec;
   base.decode_text = runtime.tokenizer() != nullptr;
+  base.trace_kv = request.trace_kv;
   if (!request.ignore_eos) {
     base.stop.eos_token_ids = runtime.eos_token_ids();
   }
@@ -179,6 +180,7 @@ std::variant<Submission, ApiError> GenerationService::Submit(const GenerationReq
     }
   }
   submission.num_choices_per_prompt = request.n.value_or(1);
+  submission.num_logprobs = request.num_logprobs.value_or(-1);
   submission.seed =
       request.seed.has_value() ? static_cast<uint64_t>(*request.seed) : RandomSeed();
   if (prepared.size() * static_cast<size_t>(submission.num_choices_per_prompt) > kMaxChoices) {

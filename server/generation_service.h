@@ -32,7 +32,8 @@ struct Submission {
   std::vector<std::vector<int32_t>> prompt_ids;  // by prompt
   std::vector<ResolvedBudget> budgets;           // by prompt
   int64_t num_choices_per_prompt = 1;
-  uint64_t seed = 0;  // the effective one
+  uint64_t seed = 0;           // the effective one
+  int64_t num_logprobs = -1;   // -1: none were asked for
 };
 
 class GenerationService {

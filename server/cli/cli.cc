@@ -1,0 +1,128 @@
+#include "server/cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "server/cli/commands.h"
+#include "server/cli/flag_sources.h"
+
+namespace headroom::server {
+namespace {
+
+struct Command {
+  std::string path;  // as in the config file: "serve", "bench engine"
+  CLI::App* app = nullptr;
+  CommandRunner run;
+};
+
+// The flag nearest to an unexpected argument, as a hint.
+std::string Suggest(const Command& command, const std::vector<std::string>& arguments) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.app->get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      known.push_back("--" + name);
+    }
+  }
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (name.starts_with("--") && std::find(known.begin(), known.end(), name) == known.end()) {
+      return fmt::format("; did you mean {}?", NearestName(name, known));
+    }
+  }
+  return "";
+}
+
+int Run(std::vector<std::string> arguments) {
+  CLI::App app{
+      "Headroom: an LLM inference server whose KV cache adapts to each head and each request.\n"
+      "Every flag is also an environment variable, HEADROOM_FLAG_NAME, and a key of the file named "
+      "by --config,\nunder [subcommand]. Order: flag, environment, file, default."};
+  app.name("headroom");
+  app.set_version_flag("--version", std::string("headroom ") + HEADROOM_VERSION);
+  app.require_subcommand(1);
+  std::string shown_only;
+  app.add_option("--config", shown_only, "config file; may stand anywhere");
+
+  CLI::App* bench = app.add_subcommand("bench", "Measure speed");
+  bench->require_subcommand(1);
+  std::vector<Command> commands = {
+      {"serve", app.add_subcommand("serve", "Serve a model over HTTP"), {}},
+      {"generate", app.add_subcommand("generate", "One prompt from the command line, streamed"), {}},
+      {"inspect", app.add_subcommand("inspect", "What a model file holds"), {}},
+      {"tokenize", app.add_subcommand("tokenize", "Text to token ids and back"), {}},
+      {"bench engine", bench->add_subcommand("engine", "Prefill and decode speed at depth"), {}},
+  };
+  commands[0].run = AddServeCommand(commands[0].app);
+  commands[1].run = AddGenerateCommand(commands[1].app);
+  commands[2].run = AddInspectCommand(commands[2].app);
+  commands[3].run = AddTokenizeCommand(commands[3].app);
+  commands[4].run = AddBenchEngineCommand(commands[4].app);
+
+  auto config_path = TakeConfigPath(&arguments);
+  if (!config_path.ok()) {
+    return ReportError(config_path.status());
+  }
+  const std::vector<std::string> original = arguments;
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  try {
+    app.parse(arguments);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);  // --help, --version
+  } catch (const CLI::ParseError& error) {
+    std::string hint;
+    for (const Command& command : commands) {
+      if (command.app->parsed()) {
+        hint = Suggest(command, original);
+      }
+    }
+    std::fprintf(stderr, "headroom: error: %s%s\nRun headroom --help for the commands.\n",
+                 error.what(), hint.c_str());
+    return kExitConfiguration;
+  }
+
+  ConfigFile config;
+  if (!config_path->empty()) {
+    auto read = ReadConfigFile(*config_path);
+    if (!read.ok()) {
+      return ReportError(read.status());
+    }
+    config = std::move(read).value();
+  }
+  std::vector<std::string> sections;
+  for (const Command& command : commands) {
+    sections.push_back(command.path);
+  }
+  if (const Status known = CheckSections(config, sections, *config_path); !known.ok()) {
+    return ReportError(known);
+  }
+  for (const Command& command : commands) {
+    if (command.app->parsed()) {
+      const Status applied = ApplySources(*command.app, command.path, config, *config_path);
+      return applied.ok() ? command.run() : ReportError(applied);
+    }
+  }
+  return kExitConfiguration;
+}
+
+}  // namespace
+
+int ReportError(const Status& status) {
+  std::fprintf(stderr, "headroom: error: %s\n", StatusMessage(status).c_str());
+  return status.code() == StatusCode::kInternal ? kExitInternal : kExitConfiguration;
+}
+
+int RunCli(int argc, char** argv) {
+  try {
+    return Run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "headroom: internal error: %s\n", error.what());
+    return kExitInternal;
+  }
+}
+
+}  // namespace headroom::server

@@ -1,0 +1,186 @@
+#include "server/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <map>
+#include <utility>
+
+namespace headroom::server {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::BuildHistogram;
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+
+const Histogram::BucketBoundaries kLatencySeconds = {0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16,
+                                                     0.32,  0.64,  1.28, 2.56, 5.12, 10.24, 20.48,
+                                                     40.96, 81.92, 163.84, 640, 2560};
+const Histogram::BucketBoundaries kStepSeconds = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02,
+                                                  0.05,   0.1,   0.2,   0.5,   1,    2,   5};
+const Histogram::BucketBoundaries kRatios = {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0};
+
+}  // namespace
+
+struct ServerMetrics::Impl {
+  explicit Impl(Runtime& runtime_in)
+      : runtime(runtime_in), labels({{"model_name", runtime_in.model_name()}}) {}
+
+  Gauge& MakeGauge(const char* name, const char* help) {
+    return BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+  }
+  Counter& MakeCounter(const char* name, const char* help) {
+    return BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
+  }
+  Histogram& MakeHistogram(const char* name, const char* help,
+                           const Histogram::BucketBoundaries& buckets) {
+    return BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
+  }
+  Counter& Finished(const char* reason) {
+    prometheus::Labels with_reason = labels;
+    with_reason["reason"] = reason;
+    return finished.Add(with_reason);
+  }
+  void Refresh();
+  void ObserveTerminal(const engine::RequestEvent& event);
+
+  Runtime& runtime;
+  prometheus::Labels labels;
+  prometheus::Registry registry;
+
+  Gauge& waiting = MakeGauge("headroom_requests_waiting", "Requests in the queue");
+  Gauge& running = MakeGauge("headroom_requests_running", "Sequences that hold KV pages");
+  Gauge& pages_total = MakeGauge("headroom_kv_cache_pages", "Pages of the KV pool");
+  Gauge& pages_used = MakeGauge("headroom_kv_cache_pages_used", "Pages in use");
+  Gauge& pages_reserved = MakeGauge("headroom_kv_cache_pages_reserved", "Pages promised");
+  Gauge& usage = MakeGauge("headroom_kv_cache_usage_ratio", "Pages in use, of all");
+  Gauge& connections = MakeGauge("headroom_http_connections", "Open connections");
+  Gauge& heartbeat = MakeGauge("headroom_engine_heartbeat_seconds", "Clock of the last engine turn");
+  Counter& prompt_tokens = MakeCounter("headroom_prompt_tokens_total", "Prompt tokens read");
+  Counter& generated = MakeCounter("headroom_generation_tokens_total", "Tokens generated");
+  Counter& entries_kept =
+      MakeCounter("headroom_kv_entries_kept_total", "Prompt (token, layer, KV head) entries kept");
+  Counter& entries_dropped =
+      MakeCounter("headroom_kv_entries_dropped_total", "Prompt entries evicted after prefill");
+  Counter& bytes_saved = MakeCounter("headroom_kv_bytes_saved_total", "Bytes of evicted entries");
+  Counter& unknown_fields =
+      MakeCounter("headroom_unknown_request_fields_total", "Ignored fields of request bodies");
+  Counter& steps = MakeCounter("headroom_engine_steps_total", "Engine steps");
+  Histogram& step_seconds =
+      MakeHistogram("headroom_engine_step_seconds", "Time of one engine step", kStepSeconds);
+  Histogram& ttft = MakeHistogram("headroom_time_to_first_token_seconds",
+                                  "From the parsed request to its first token", kLatencySeconds);
+  Histogram& itl = MakeHistogram("headroom_inter_token_latency_seconds", "Between two tokens",
+                                 kLatencySeconds);
+  Histogram& e2e = MakeHistogram("headroom_e2e_request_latency_seconds",
+                                 "From the parsed request to its end", kLatencySeconds);
+  Histogram& retention =
+      MakeHistogram("headroom_kv_retention_ratio", "Entries kept, of all", kRatios);
+  Histogram& compress = MakeHistogram("headroom_kv_compress_seconds",
+                                      "Scoring, selection and compaction", kStepSeconds);
+  Family<Counter>& finished = BuildCounter()
+                                  .Name("headroom_requests_finished_total")
+                                  .Help("Ended requests by reason")
+                                  .Register(registry);
+  Family<Counter>& responses = BuildCounter()
+                                   .Name("headroom_http_responses_total")
+                                   .Help("Answers by endpoint and status")
+                                   .Register(registry);
+};
+
+ServerMetrics::ServerMetrics(Runtime& runtime) : impl_(std::make_unique<Impl>(runtime)) {}
+ServerMetrics::~ServerMetrics() = default;
+
+void ServerMetrics::Impl::ObserveTerminal(const engine::RequestEvent& event) {
+  using Kind = engine::RequestEvent::Kind;
+  if (event.kind == Kind::kCancelled) {
+    Finished("cancelled").Increment();
+    return;
+  }
+  if (event.kind == Kind::kFailed) {
+    const bool timed_out = event.status.code() == StatusCode::kDeadlineExceeded;
+    Finished(timed_out ? "timeout" : "error").Increment();
+    return;
+  }
+  if (event.kind != Kind::kFinished) {
+    return;
+  }
+  const bool stopped = event.finish_reason == engine::FinishReason::kStop;
+  Finished(stopped ? "stop" : "length").Increment();
+  if (event.receipt.entries_full > 0) {
+    retention.Observe(static_cast<double>(event.receipt.entries) /
+                      static_cast<double>(event.receipt.entries_full));
+    bytes_saved.Increment(static_cast<double>(event.receipt.bytes_full - event.receipt.bytes));
+    if (event.receipt.entries < event.receipt.entries_full) {
+      compress.Observe(event.receipt.compress_ms / 1000.0);
+    }
+  }
+}
+
+void ServerMetrics::ObserveStep(const std::vector<engine::EngineEvent>& events, int64_t step_ns) {
+  impl_->steps.Increment();
+  impl_->step_seconds.Observe(static_cast<double>(step_ns) * 1e-9);
+  for (const engine::EngineEvent& event : events) {
+    impl_->ObserveTerminal(event.event);
+  }
+}
+
+void ServerMetrics::CountResponse(const char* endpoint, int status) {
+  prometheus::Labels labels = impl_->labels;
+  labels["endpoint"] = endpoint;
+  labels["status"] = fmt::format("{}", status);
+  impl_->responses.Add(labels).Increment();
+}
+
+void ServerMetrics::ObserveTimeToFirstToken(double seconds) { impl_->ttft.Observe(seconds); }
+void ServerMetrics::ObserveInterTokenLatency(double seconds) { impl_->itl.Observe(seconds); }
+void ServerMetrics::ObserveEndToEnd(double seconds) { impl_->e2e.Observe(seconds); }
+void ServerMetrics::CountUnknownFields(int64_t count) {
+  impl_->unknown_fields.Increment(static_cast<double>(count));
+}
+void ServerMetrics::SetConnections(int64_t count) {
+  impl_->connections.Set(static_cast<double>(count));
+}
+
+namespace {
+
+// Counters that the engine keeps itself are raised to its value.
+void RaiseTo(Counter* counter, int64_t value) {
+  const double behind = static_cast<double>(value) - counter->Value();
+  if (behind > 0) {
+    counter->Increment(behind);
+  }
+}
+
+}  // namespace
+
+void ServerMetrics::Impl::Refresh() {
+  const engine::EngineStats stats = runtime.loop().stats();
+  waiting.Set(static_cast<double>(stats.waiting));
+  running.Set(static_cast<double>(stats.running));
+  pages_total.Set(static_cast<double>(stats.pages_total));
+  pages_used.Set(static_cast<double>(stats.pages_used));
+  pages_reserved.Set(static_cast<double>(stats.pages_reserved));
+  usage.Set(stats.pages_total == 0 ? 0.0
+                                   : static_cast<double>(stats.pages_used) /
+                                         static_cast<double>(stats.pages_total));
+  heartbeat.Set(static_cast<double>(runtime.loop().heartbeat_ns()) * 1e-9);
+  RaiseTo(&prompt_tokens, stats.prompt_tokens);
+  RaiseTo(&generated, stats.generated_tokens);
+  RaiseTo(&entries_kept, stats.entries_kept);
+  RaiseTo(&entries_dropped, stats.entries_dropped);
+}
+
+std::string ServerMetrics::Text() const {
+  impl_->Refresh();
+  return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
+}
+
+}  // namespace headroom::server
