@@ -7,12 +7,12 @@
 
 #include "base/check.h"
 #include "engine/kv/kv_sequence.h"
+#include "engine/kv/layer_finisher.h"
 #include "engine/kv/prefill_buffers.h"
-#include "engine/kv/retention.h"
+#include "engine/kv/slot_moves.h"
 
 namespace headroom::engine {
 
-using kernels::KvMove;
 using models::RowSegment;
 
 struct KvCache::Impl {
@@ -27,7 +27,9 @@ struct KvCache::Impl {
               .tsp_layer = cache_config.tsp_layer},
         pool(cache_config.num_pages),
         query_buffers(cache_backend),
-        executor(cache_backend) {}
+        finisher(cache_backend, arena, cache_config.attention_scale, pool, moves) {
+    moves.lists.resize(static_cast<size_t>(cache_config.geometry.num_kv_heads));
+  }
 
   KvSequence& at(int32_t handle) {
     HEADROOM_CHECK(handle >= 0 && static_cast<size_t>(handle) < sequences.size() &&
@@ -35,14 +37,7 @@ struct KvCache::Impl {
     return *sequences[static_cast<size_t>(handle)];
   }
 
-  // Copies slots (one list per head: heads are independent), then returns pages.
-  void RunMoves();
-  bool Score(KvSequence& sequence, int32_t layer);
-  void SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
-                   std::vector<std::vector<int32_t>>& kept);
-  void CompactLayer(KvSequence& sequence, int32_t layer,
-                    const std::vector<std::vector<int32_t>>& kept);
-  void FinishTail(KvSequence& sequence, int32_t layer);
+  void RunMoves() { moves.Run(backend, arena, pool); }
   void FinishReceipt(KvSequence& sequence);
 
   const KvCacheConfig config;
@@ -54,16 +49,10 @@ struct KvCache::Impl {
   std::unique_ptr<kernels::Buffer> pages;  // [num_pages, page_bytes]
   kernels::KvArena arena;
   BufferCache query_buffers;
-  RetentionExecutor executor;
+  SlotMoves moves;  // empty between calls
+  LayerFinisher finisher;
   std::vector<std::unique_ptr<KvSequence>> sequences;  // by handle; null: free
   std::vector<int32_t> free_handles;
-
-  // Scratch, reused by every call.
-  LayerScores scores;
-  std::vector<int32_t> window_visible;              // [window rows]
-  std::vector<std::vector<KvMove>> moves;           // [num_kv_heads]
-  std::vector<int32_t> released;
-  std::vector<std::vector<int32_t>> kept_scratch;   // [num_kv_heads]
 };
 
 KvCache::KvCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -90,8 +79,6 @@ StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const KvCacheConfig& config,
   impl->arena = {.base = impl->pages->data(),
                  .page_bytes = page_bytes,
                  .geometry = config.geometry};
-  impl->moves.resize(static_cast<size_t>(config.geometry.num_kv_heads));
-  impl->kept_scratch.resize(static_cast<size_t>(config.geometry.num_kv_heads));
   return std::unique_ptr<KvCache>(new KvCache(std::move(impl)));
 }
 
@@ -183,8 +170,8 @@ void KvCache::PrepareDecode(int32_t sequence) {
         continue;
       }
       const size_t list = i % static_cast<size_t>(of.num_kv_heads);
-      of.heads[i].EvictOldestPage(impl_->pool, plan.sink_slots, impl_->moves[list],
-                                  impl_->released);
+      of.heads[i].EvictOldestPage(impl_->pool, plan.sink_slots, impl_->moves.lists[list],
+                                  impl_->moves.released);
       evicted = true;
     }
     impl_->RunMoves();
@@ -247,7 +234,7 @@ void KvCache::Append(const RowSegment& segment, int32_t layer, const int32_t* po
   for (int32_t row = 0; row < segment.num_rows; ++row) {
     for (int32_t head = 0; head < num_heads; ++head) {
       dst_slots[int64_t{row} * num_heads + head] = sequence.head(layer, head).Append(
-          impl_->pool, positions[row], impl_->moves[static_cast<size_t>(head)]);
+          impl_->pool, positions[row], impl_->moves.lists[static_cast<size_t>(head)]);
     }
   }
   if (layer == 0 && sequence.decoding()) {
@@ -325,126 +312,12 @@ void KvCache::FinishLayer(const RowSegment& segment, int32_t layer) {
   HEADROOM_CHECK(segment.ends_phase && !sequence.decoding());
   const int64_t begin_ns = impl_->clock.NowNs();
   if (sequence.IsTail(layer)) {
-    impl_->FinishTail(sequence, layer);
+    impl_->finisher.FinishTail(sequence, layer);
   } else {
-    HEADROOM_CHECK(sequence.layer_done[static_cast<size_t>(layer)] == 0);
-    if (sequence.IsStored(layer)) {
-      impl_->CompactLayer(sequence, layer, sequence.tsp_layer_kept);
-      sequence.tsp_layer_kept.clear();
-    } else {
-      const bool scored = impl_->Score(sequence, layer);
-      impl_->SelectSlots(sequence, layer, scored, impl_->kept_scratch);
-      impl_->CompactLayer(sequence, layer, impl_->kept_scratch);
-    }
-    sequence.layer_done[static_cast<size_t>(layer)] = 1;
+    impl_->finisher.FinishLayer(sequence, layer);
   }
   sequence.windows[static_cast<size_t>(layer)].Close(impl_->query_buffers);
   sequence.compress_ns += impl_->clock.NowNs() - begin_ns;
-}
-
-void KvCache::Impl::RunMoves() {
-  std::vector<std::span<const KvMove>> lists;
-  for (const std::vector<KvMove>& list : moves) {
-    if (!list.empty()) {
-      lists.emplace_back(list);
-    }
-  }
-  if (!lists.empty()) {
-    backend.MoveKv({.arena = arena, .lists = lists});
-    for (std::vector<KvMove>& list : moves) {
-      list.clear();
-    }
-  }
-  for (const int32_t page : released) {
-    pool.Release(page);
-  }
-  released.clear();
-}
-
-// Fills `scores` for a layer that holds every row of the current phase; false when the window is
-// all there is.
-bool KvCache::Impl::Score(KvSequence& sequence, int32_t layer) {
-  if (!sequence.NeedsQueries(layer)) {
-    return false;
-  }
-  const int32_t num_slots = sequence.plan.phase_rows[static_cast<size_t>(sequence.phase)];
-  const int32_t window_rows = sequence.WindowRowsOfPhase();
-  const QueryWindow& window = sequence.windows[static_cast<size_t>(layer)];
-  HEADROOM_CHECK(window.is_full() && window.num_rows() == window_rows);
-  scores.num_columns = num_slots - window_rows;
-  if (scores.num_columns == 0) {
-    return false;
-  }
-  std::vector<kernels::KvHeadView> views;
-  for (int32_t index = 0; index < shape.num_kv_heads; ++index) {
-    const KvHead& head = sequence.head(layer, index);
-    HEADROOM_CHECK(head.length() == num_slots);
-    views.push_back({.pages = head.pages().data(), .num_slots = num_slots});
-  }
-  window_visible.resize(static_cast<size_t>(window_rows));
-  std::iota(window_visible.begin(), window_visible.end(), scores.num_columns + 1);
-  const size_t size =
-      static_cast<size_t>(shape.num_kv_heads) * static_cast<size_t>(scores.num_columns);
-  scores.pooled.resize(size);
-  scores.raw.resize(size);
-  backend.WindowScores({.queries = window.data(),
-                        .query_stride = window.width(),
-                        .num_window_rows = window_rows,
-                        .visible = window_visible.data(),
-                        .scale = config.attention_scale,
-                        .arena = arena,
-                        .heads = views.data(),
-                        .num_columns = scores.num_columns,
-                        .pool = sequence.pool,
-                        .pool_width = sequence.pool_width,
-                        .pooled = scores.pooled.data(),
-                        .raw = scores.raw.data()});
-  return true;
-}
-
-// What each head of the layer keeps; nothing where the plan keeps all.
-void KvCache::Impl::SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
-                                std::vector<std::vector<int32_t>>& kept) {
-  const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
-  if (plan.keep_all) {
-    return;
-  }
-  kept.resize(plan.heads.size());
-  for (int32_t head = 0; head < shape.num_kv_heads; ++head) {
-    executor.SelectHead(plan.heads[static_cast<size_t>(head)],
-                        sequence.plan.layer_slots[static_cast<size_t>(layer)],
-                        scored ? &scores : nullptr, head, kept[static_cast<size_t>(head)]);
-  }
-}
-
-void KvCache::Impl::CompactLayer(KvSequence& sequence, int32_t layer,
-                                 const std::vector<std::vector<int32_t>>& kept) {
-  if (sequence.plan.layers[static_cast<size_t>(layer)].keep_all) {
-    return;
-  }
-  for (int32_t index = 0; index < shape.num_kv_heads; ++index) {
-    KvHead& head = sequence.head(layer, index);
-    const std::vector<int32_t>& slots = kept[static_cast<size_t>(index)];
-    if (slots.size() < static_cast<size_t>(head.length())) {
-      head.Compact(pool, slots, moves[static_cast<size_t>(index)], released);
-    }
-  }
-  RunMoves();
-}
-
-// All rows of the phase have entered the TSP layer: which of them go on, and what the layer itself
-// keeps. Its pages stay whole until the next phase's attention has read them.
-void KvCache::Impl::FinishTail(KvSequence& sequence, int32_t layer) {
-  HEADROOM_CHECK(sequence.rows.size() == static_cast<size_t>(sequence.phase) + 1);
-  const bool scored = Score(sequence, layer);
-  SelectSlots(sequence, layer, scored, sequence.tsp_layer_kept);
-  std::vector<int32_t> selected;
-  executor.SelectRows(sequence.plan.tsp, static_cast<int32_t>(sequence.current_rows().size()),
-                      scored ? &scores : nullptr, shape.num_kv_heads, selected);
-  for (int32_t& row : selected) {
-    row = sequence.current_rows()[static_cast<size_t>(row)];
-  }
-  sequence.rows.push_back(std::move(selected));
 }
 
 void KvCache::Impl::FinishReceipt(KvSequence& sequence) {

@@ -1,0 +1,57 @@
+// What happens to a layer when the last row of a phase has passed it: scores, plan, kept slots,
+// compaction; and at the TSP layer, which rows go on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/kv/kv_sequence.h"
+#include "engine/kv/page_pool.h"
+#include "engine/kv/retention.h"
+#include "engine/kv/slot_moves.h"
+#include "kernels/ops.h"
+
+namespace headroom::engine {
+
+class LayerFinisher {
+ public:
+  // The references outlive the finisher. `attention_scale` is that of the model's logits.
+  LayerFinisher(kernels::Backend& backend, const kernels::KvArena& arena, float attention_scale,
+                PagePool& pool, SlotMoves& moves)
+      : backend_(backend),
+        arena_(arena),
+        attention_scale_(attention_scale),
+        pool_(pool),
+        moves_(moves),
+        executor_(backend) {}
+
+  // `layer` holds every row of the current phase, and its attention has run.
+  void FinishLayer(KvSequence& sequence, int32_t layer);
+
+  // All rows of the phase have entered the TSP layer: chooses those that go on, and what the layer
+  // itself keeps. Its pages stay whole until the next phase's attention has read them.
+  void FinishTail(KvSequence& sequence, int32_t layer);
+
+ private:
+  // Fills scores_; false when the layer needs none or the window is all there is.
+  bool Score(const KvSequence& sequence, int32_t layer);
+  // What each head of the layer keeps; nothing where the plan keeps all.
+  void SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
+                   std::vector<std::vector<int32_t>>& kept);
+  void Compact(KvSequence& sequence, int32_t layer, const std::vector<std::vector<int32_t>>& kept);
+
+  kernels::Backend& backend_;
+  const kernels::KvArena& arena_;
+  const float attention_scale_;
+  PagePool& pool_;
+  SlotMoves& moves_;
+  RetentionExecutor executor_;
+
+  // Scratch, reused by every layer.
+  LayerScores scores_;
+  std::vector<int32_t> visible_;             // [window rows]
+  std::vector<kernels::KvHeadView> views_;   // [num_kv_heads]
+  std::vector<std::vector<int32_t>> kept_;   // [num_kv_heads]
+};
+
+}  // namespace headroom::engine
