@@ -196,9 +196,13 @@ StatusOr<Value> GetSlice(Budget& budget, const Value& object, const Value& start
                          const Value& step) {
   HEADROOM_RETURN_IF_ERROR(RequireDefined(object));
   if (const ProvenancedText* text = object.text()) {
-    HEADROOM_RETURN_IF_ERROR(budget.Allocate(static_cast<int64_t>(text->text.size())));
+    const auto size = static_cast<int64_t>(text->text.size());
+    HEADROOM_RETURN_IF_ERROR(budget.Step(size / 64));
     HEADROOM_ASSIGN_OR_RETURN(const SliceBounds bounds,
                               ResolveSlice(CountCodePoints(text->text), start, stop, step));
+    if (bounds.step != 1) {  // needs the place of every character
+      HEADROOM_RETURN_IF_ERROR(budget.Allocate(size * static_cast<int64_t>(sizeof(size_t))));
+    }
     const bool markup = std::get<std::shared_ptr<const TextObject>>(object.data())->markup;
     return NewText(budget, SliceCodePoints(*text, bounds.begin, bounds.count, bounds.step), markup);
   }

@@ -49,9 +49,10 @@ StatusOr<Value> Interpreter::CallMacro(const CallableObject& macro, const Args& 
     given[i] = true;
   }
   for (const auto& [name, value] : args.named) {
-    const auto place = std::ranges::find_if(parameters, [&, &name = name](const Parameter& parameter) {
-      return program_.names[static_cast<size_t>(parameter.name)] == name;
-    });
+    const auto place =
+        std::ranges::find_if(parameters, [&, &name = name](const Parameter& parameter) {
+          return program_.names[static_cast<size_t>(parameter.name)] == name;
+        });
     const auto index = static_cast<size_t>(place - parameters.begin());
     if (place == parameters.end() && name == "caller") {
       scope.variables.emplace_back(caller_name_, value);  // the call block interned the name
@@ -141,7 +142,8 @@ StatusOr<Value> Interpreter::CallNamespace(const Args& args) {
   for (const auto& [name, value] : args.named) {
     HEADROOM_RETURN_IF_ERROR(CheckStorable(value));
     const auto place = std::ranges::find_if(
-        space->attributes, [&, &name = name](const auto& attribute) { return attribute.first == name; });
+        space->attributes,
+        [&name = name](const auto& attribute) { return attribute.first == name; });
     if (place != space->attributes.end()) {
       place->second = value;
     } else {

@@ -1,6 +1,7 @@
 #include "models/chat_template/text_ops.h"
 
 #include <cstring>
+#include <utility>
 
 #include "models/chat_template/provenance.h"
 #include "models/chat_template/unicode.h"
@@ -10,6 +11,14 @@ namespace headroom::models::jinja {
 namespace {
 
 constexpr uint32_t kSharpS = 0xDF;
+
+using Range = std::pair<size_t, size_t>;  // begin, end in bytes
+
+// Adds a piece to a list that may become long.
+Status AddPiece(Budget& budget, std::vector<Range>& ranges, size_t begin, size_t end) {
+  ranges.emplace_back(begin, end);
+  return budget.Allocate(2 * sizeof(Range));
+}
 
 bool HasCodePoint(std::string_view chars, uint32_t value) {
   for (size_t i = 0; i < chars.size();) {
@@ -36,7 +45,7 @@ size_t PreviousCodePoint(std::string_view text, size_t end) {
 
 // Cuts [begin, end) ranges out of `text` as values.
 StatusOr<ValueList> Pieces(Budget& budget, const ProvenancedText& text,
-                           const std::vector<std::pair<size_t, size_t>>& ranges) {
+                           const std::vector<Range>& ranges) {
   ValueList pieces;
   pieces.reserve(ranges.size());
   for (const auto& [begin, end] : ranges) {
@@ -46,8 +55,9 @@ StatusOr<ValueList> Pieces(Budget& budget, const ProvenancedText& text,
   return pieces;
 }
 
-std::vector<std::pair<size_t, size_t>> SplitAtSpace(std::string_view text, int64_t max_splits) {
-  std::vector<std::pair<size_t, size_t>> ranges;
+StatusOr<std::vector<Range>> SplitAtSpace(Budget& budget, std::string_view text,
+                                          int64_t max_splits) {
+  std::vector<Range> ranges;
   size_t at = SkipSpaceForward(text, 0);
   while (at < text.size()) {
     if (max_splits >= 0 && static_cast<int64_t>(ranges.size()) == max_splits) {
@@ -62,48 +72,49 @@ std::vector<std::pair<size_t, size_t>> SplitAtSpace(std::string_view text, int64
       }
       end += point.size;
     }
-    ranges.emplace_back(at, end);
+    HEADROOM_RETURN_IF_ERROR(AddPiece(budget, ranges, at, end));
     at = SkipSpaceForward(text, end);
   }
   return ranges;
 }
 
-std::vector<std::pair<size_t, size_t>> SplitAtSpaceFromRight(std::string_view text,
-                                                             int64_t max_splits) {
-  std::vector<std::pair<size_t, size_t>> all = SplitAtSpace(text, -1);
-  const auto keep = static_cast<size_t>(max_splits);
-  if (max_splits < 0 || all.size() <= keep + 1) {
+StatusOr<std::vector<Range>> SplitAtSpaceFromRight(Budget& budget, std::string_view text,
+                                                   int64_t max_splits) {
+  HEADROOM_ASSIGN_OR_RETURN(std::vector<Range> all, SplitAtSpace(budget, text, -1));
+  const auto size = static_cast<int64_t>(all.size());
+  if (max_splits < 0 || size - 1 <= max_splits) {
     return all;
   }
-  std::vector<std::pair<size_t, size_t>> ranges;
+  std::vector<Range> ranges;
   // Python keeps the white space in front of what was not split.
-  ranges.emplace_back(0, all[all.size() - keep - 1].second);
+  ranges.emplace_back(0, all[static_cast<size_t>(size - max_splits - 1)].second);
   ranges.insert(ranges.end(), all.end() - max_splits, all.end());
   return ranges;
 }
 
-std::vector<std::pair<size_t, size_t>> SplitAtText(std::string_view text,
-                                                   std::string_view separator, int64_t max_splits,
-                                                   bool from_right) {
-  std::vector<size_t> cuts;
+StatusOr<std::vector<Range>> SplitAtText(Budget& budget, std::string_view text,
+                                         std::string_view separator, int64_t max_splits,
+                                         bool from_right) {
+  std::vector<Range> cuts;
   for (size_t at = FindBytes(text, separator, 0); at != std::string_view::npos;
        at = FindBytes(text, separator, at + separator.size())) {
     if (!from_right && max_splits >= 0 && static_cast<int64_t>(cuts.size()) == max_splits) {
       break;
     }
-    cuts.push_back(at);
+    HEADROOM_RETURN_IF_ERROR(AddPiece(budget, cuts, at, at + separator.size()));
   }
   if (from_right && max_splits >= 0 && static_cast<int64_t>(cuts.size()) > max_splits) {
     cuts.erase(cuts.begin(), cuts.end() - max_splits);
   }
-  std::vector<std::pair<size_t, size_t>> ranges;
+  // The pieces are what lies between the cuts.
   size_t begin = 0;
-  for (const size_t cut : cuts) {
-    ranges.emplace_back(begin, cut);
-    begin = cut + separator.size();
+  for (Range& cut : cuts) {
+    const Range piece(begin, cut.first);
+    begin = cut.second;
+    cut = piece;
   }
-  ranges.emplace_back(begin, text.size());
-  return ranges;
+  cuts.emplace_back(begin, text.size());
+  return cuts;
 }
 
 bool IsLineBreak(uint32_t c) {
@@ -111,8 +122,8 @@ bool IsLineBreak(uint32_t c) {
          c == 0x2029;
 }
 
-std::vector<std::pair<size_t, size_t>> LineRanges(std::string_view text, bool keep_ends) {
-  std::vector<std::pair<size_t, size_t>> ranges;
+StatusOr<std::vector<Range>> LineRanges(Budget& budget, std::string_view text, bool keep_ends) {
+  std::vector<Range> ranges;
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const CodePoint point = CodePointAt(text, at);
@@ -124,7 +135,7 @@ std::vector<std::pair<size_t, size_t>> LineRanges(std::string_view text, bool ke
     if (point.value == '\r' && after < text.size() && text[after] == '\n') {
       ++after;
     }
-    ranges.emplace_back(begin, keep_ends ? after : at);
+    HEADROOM_RETURN_IF_ERROR(AddPiece(budget, ranges, begin, keep_ends ? after : at));
     begin = at = after;
   }
   if (begin < text.size()) {
@@ -206,18 +217,20 @@ ProvenancedText Strip(const ProvenancedText& text, std::optional<std::string_vie
 StatusOr<ValueList> Split(Budget& budget, const ProvenancedText& text,
                           std::optional<std::string_view> separator, int64_t max_splits,
                           bool from_right) {
-  HEADROOM_RETURN_IF_ERROR(budget.Allocate(static_cast<int64_t>(text.text.size())));
-  if (separator) {
-    return Pieces(budget, text, SplitAtText(text.text, *separator, max_splits, from_right));
+  StatusOr<std::vector<Range>> ranges =
+      separator    ? SplitAtText(budget, text.text, *separator, max_splits, from_right)
+      : from_right ? SplitAtSpaceFromRight(budget, text.text, max_splits)
+                   : SplitAtSpace(budget, text.text, max_splits);
+  if (!ranges.ok()) {
+    return ranges.status();
   }
-  return Pieces(budget, text,
-                from_right ? SplitAtSpaceFromRight(text.text, max_splits)
-                           : SplitAtSpace(text.text, max_splits));
+  return Pieces(budget, text, *ranges);
 }
 
 StatusOr<ValueList> SplitLines(Budget& budget, const ProvenancedText& text, bool keep_ends) {
-  HEADROOM_RETURN_IF_ERROR(budget.Allocate(static_cast<int64_t>(text.text.size())));
-  return Pieces(budget, text, LineRanges(text.text, keep_ends));
+  HEADROOM_ASSIGN_OR_RETURN(const std::vector<Range> lines,
+                            LineRanges(budget, text.text, keep_ends));
+  return Pieces(budget, text, lines);
 }
 
 StatusOr<ProvenancedText> Replace(Budget& budget, const ProvenancedText& text,
@@ -276,7 +289,8 @@ StatusOr<ProvenancedText> Indent(Budget& budget, const ProvenancedText& text,
   ProvenancedText source = text;
   AppendBytes(source, "\n", true);
   HEADROOM_RETURN_IF_ERROR(budget.Allocate(MemoryBytes(source)));
-  const auto lines = LineRanges(source.text, /*keep_ends=*/false);
+  HEADROOM_ASSIGN_OR_RETURN(const std::vector<Range> lines,
+                            LineRanges(budget, source.text, /*keep_ends=*/false));
   ProvenancedText out;
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto& [begin, end] = lines[i];
@@ -297,15 +311,23 @@ ProvenancedText SliceCodePoints(const ProvenancedText& text, int64_t begin, int6
   if (count <= 0) {
     return {};
   }
+  const std::string& all = text.text;
+  if (step == 1) {
+    size_t first = 0;
+    for (int64_t i = 0; i < begin; ++i) {
+      first += CodePointAt(all, first).size;
+    }
+    size_t last = first;
+    for (int64_t i = 0; i < count; ++i) {
+      last += CodePointAt(all, last).size;
+    }
+    return Slice(text, first, last);
+  }
   std::vector<size_t> offsets;  // of every code point, and the end
-  for (size_t i = 0; i < text.text.size(); i += CodePointAt(text.text, i).size) {
+  for (size_t i = 0; i < all.size(); i += CodePointAt(all, i).size) {
     offsets.push_back(i);
   }
-  offsets.push_back(text.text.size());
-  if (step == 1) {
-    return Slice(text, offsets[static_cast<size_t>(begin)],
-                 offsets[static_cast<size_t>(begin + count)]);
-  }
+  offsets.push_back(all.size());
   ProvenancedText out;
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(begin + i * step);

@@ -150,9 +150,12 @@ TEST(ChatTemplateLimitTest, HostileTemplatesEndInACleanError) {
       {"{{ [1]|batch(9000000000000000000, 0) }}", StatusCode::kResourceExhausted, ""},
       {"{{ messages.append(1) }}", StatusCode::kInvalidArgument, "values cannot be changed"},
   };
+  TemplateLimits limits;  // a tenth of the defaults, so that the test is quick
+  limits.max_steps /= 10;
+  limits.max_value_bytes /= 10;
   for (const Bomb& bomb : bombs) {
     SCOPED_TRACE(bomb.source);
-    const Status status = RenderError(bomb.source);
+    const Status status = RenderError(bomb.source, limits);
     EXPECT_EQ(status.code(), bomb.code) << status;
     EXPECT_THAT(StatusMessage(status), HasSubstr(bomb.message));
   }
