@@ -3,6 +3,31 @@
 // A template comes from a model file, so it is not trusted: no host objects, no imports, no
 // recursion of ours, and hard limits on steps, depth, output and time. Rendered text carries,
 // byte for byte, whether it came from the template or from a message.
+//
+// The language is Jinja2's as the Hugging Face tokenizers set it up (trim_blocks, lstrip_blocks,
+// loop controls, immutable sandbox). Supported:
+// - Statements: if/elif/else, for (tuple targets, `if` filter, else, `loop` without changed()), set
+//   (also tuples, namespace attributes, blocks with filters), macro, call, filter, with, raw,
+//   break, continue, generation (a plain scope), comments, white-space control with - and +.
+// - Expressions: literals, + - * / // % **, chained comparisons, in, not in, and, or, not, ~,
+//   inline if, subscripts, slices, attributes, calls with names, filters, tests.
+// - Filters: trim upper lower title capitalize replace string safe escape e forceescape indent join
+//   default d length count int float abs round tojson attr list first last items reverse sort
+//   dictsort min max unique sum batch map select reject selectattr rejectattr.
+// - Tests: defined undefined none string mapping sequence iterable boolean integer float number
+//   callable true false odd even divisibleby eq ne lt le gt ge (and their long forms) in sameas
+//   lower upper filter test.
+// - Methods: of str as string_methods.cc lists them; list.count index copy; dict.get items keys
+//   values copy. Those that change a list or dict are refused.
+// - Functions: range (100,000 items), namespace, dict, raise_exception, strftime_now.
+// Everything else (include, import, extends, block, recursive loops, *args, unknown filters and
+// tests) is an error with line and column at Parse. Other differences from Jinja2: integers have 64
+// bits, dict keys are strings, filters that are lazy there give lists, namespaces and macros cannot
+// be put into other values, and case mapping covers Latin, Greek, Cyrillic and Armenian.
+//
+// Provenance: a byte is trusted only if it is a literal of the template, or bos_token or eos_token.
+// Cutting, joining, replacing, stripping and changing case keep each byte's origin; whatever is
+// computed (tojson, digits, True, dates, dict keys of the request, variables) counts as message.
 #pragma once
 
 #include <cstdint>
