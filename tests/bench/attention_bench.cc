@@ -1,6 +1,6 @@
 // Speed of the cpu backend's attention on one thread: prefill and decode of one layer (head_dim 64,
-// 3 KV heads, groups of 3), in GF/s and GB/s, beside the machine's bf16 dot-product peak measured in
-// the same run. Usage: attention_bench [isa] [head_dim]
+// 3 KV heads, groups of 3), in GF/s and GB/s, beside the machine's bf16 dot-product peak measured
+// in the same run. Usage: attention_bench [isa] [head_dim]
 #include <time.h>
 
 #include <algorithm>

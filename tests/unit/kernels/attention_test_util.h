@@ -36,8 +36,8 @@ struct TestCache {
   std::vector<std::vector<double>> k;       // [num_kv_heads][num_slots, head_dim]
   std::vector<std::vector<double>> v;
 
-  // Values depend on (seed, head, slot, dim) alone. placement_seed 0: pages in order, else shuffled.
-  // Every byte that no slot uses is 0xff: NaN in both dtypes.
+  // Values depend on (seed, head, slot, dim) alone. placement_seed 0: pages in order, else
+  // shuffled. Every byte that no slot uses is 0xff: NaN in both dtypes.
   TestCache(const KvGeometry& shape, const std::vector<int32_t>& num_slots, uint64_t seed,
             uint64_t placement_seed);
 

@@ -45,7 +45,8 @@ std::vector<float> AnyFloats(uint64_t seed, size_t n) {
 }
 
 bool SameBits(float a, float b) {
-  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+  return (std::isnan(a) && std::isnan(b)) ||
+         std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
 void ExpectSameAsScalar(void (*function)(const float*, float*, int),
