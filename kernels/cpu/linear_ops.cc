@@ -57,7 +57,7 @@ struct WorkSplit {
 WorkSplit SplitWork(int64_t num_rows, int64_t num_panels, const CpuPackedWeight& weight,
                     int num_threads) {
   const int64_t row_bytes =
-      weight.padded_cols() * ((weight.needs_quant() ? 2 : 0) + (weight.needs_bf16() ? 2 : 0) +
+      weight.padded_cols() * ((weight.needs_quant() ? 3 : 0) + (weight.needs_bf16() ? 2 : 0) +
                               (weight.needs_f32() ? 4 : 0));
   int64_t rows = std::max<int64_t>(kQuantTileRows, kRowBlockBytes / row_bytes);
   int64_t panels = 1;

@@ -9,6 +9,8 @@ namespace headroom::kernels::cpu_avx2 {
 
 static constexpr int kMaxQuantRows = 2;
 static constexpr int QuantGroups(int /*rows*/) { return 1; }
+// Rows up to which the sums of both bytes of the activations fit.
+static constexpr int kSeparatePlaneRows = 1;
 static constexpr int kUnpackedRows = 2;
 static constexpr int kUnpackedGroups = 1;
 static constexpr int kMaxFloatRows = 3;

@@ -116,9 +116,9 @@ std::vector<double> ConvertedRow(Core core, const float* row, int64_t cols) {
       }
       for (int64_t k = begin; k < begin + 32; ++k) {
         // nearbyint rounds ties to even in the default mode.
-        const float quant = largest < 1e-30f ? 0.0f : std::nearbyint(row[k] * (127.0f / largest));
+        const float quant = largest < 1e-30f ? 0.0f : std::nearbyint(row[k] * (32512.0f / largest));
         converted[static_cast<size_t>(k)] =
-            static_cast<double>(largest / 127.0f) * static_cast<double>(quant);
+            static_cast<double>(largest / 32512.0f) * static_cast<double>(quant);
       }
     }
   }
