@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,38 +17,18 @@
 #include "base/mapped_file.h"
 #include "engine/kv/policies/policies.h"
 #include "engine/kv/retention.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "kernels/dequantize.h"
-#include "kernels/ref/ref_backend.h"
 #include "models/loaded_model.h"
 #include "models/safetensors.h"
+#include "tests/golden/kept_set_golden.h"
 #include "tests/support/forward_driver.h"
-#include "tests/support/forwarding_backend.h"
 #include "tests/support/kv_fixture.h"
 #include "tests/support/test_data.h"
 
 namespace headroom::testing {
 namespace {
 
-using engine::LayerScores;
-using nlohmann::json;
-
-constexpr double kTieTolerance = 1e-4;
 constexpr double kLogitTolerance = 1e-3;
-
-std::unique_ptr<kernels::Backend> MakeBackend(const std::string& name) {
-  if (name == "ref") {
-    return kernels::CreateRefBackend();
-  }
-  auto backend = kernels::CreateCpuBackend({});
-  HEADROOM_CHECK(backend.ok());
-  return std::move(backend).value();
-}
-
-json ReadJson(const std::string& path) {
-  std::ifstream file(path);
-  return json::parse(file);
-}
 
 engine::KvPolicySpec GoldenSpec(const json& golden) {
   engine::KvPolicySpec spec;
@@ -70,51 +49,6 @@ std::vector<float> ToFloats(const TensorView& view) {
   std::vector<float> values(static_cast<size_t>(view.rows * view.cols));
   kernels::DequantizeRow(view.dtype, view.data, view.rows * view.cols, values.data());
   return values;
-}
-
-// Whether two ascending selections of equal size differ only in ties at the cut. `scores` covers
-// the slots that compete; the others are in both.
-::testing::AssertionResult SameButForTies(const std::vector<int32_t>& got,
-                                          const std::vector<int32_t>& wanted,
-                                          const std::vector<float>& scores) {
-  if (got.size() != wanted.size()) {
-    return ::testing::AssertionFailure() << got.size() << " slots, wanted " << wanted.size();
-  }
-  double cut = INFINITY;
-  for (const int32_t slot : wanted) {
-    if (static_cast<size_t>(slot) < scores.size()) {
-      cut = std::min(cut, double{scores[static_cast<size_t>(slot)]});
-    }
-  }
-  std::vector<int32_t> different;
-  std::set_symmetric_difference(got.begin(), got.end(), wanted.begin(), wanted.end(),
-                                std::back_inserter(different));
-  for (const int32_t slot : different) {
-    if (static_cast<size_t>(slot) >= scores.size()) {
-      return ::testing::AssertionFailure() << "window slot " << slot << " in one set only";
-    }
-    const double score = double{scores[static_cast<size_t>(slot)]};
-    if (std::abs(score - cut) > kTieTolerance * std::abs(cut)) {
-      return ::testing::AssertionFailure()
-             << "slot " << slot << " has score " << score << ", the cut is at " << cut;
-    }
-  }
-  return ::testing::AssertionSuccess();
-}
-
-std::vector<float> HeadScores(const LayerScores& scores, size_t head) {
-  const auto begin =
-      scores.pooled.begin() + static_cast<std::ptrdiff_t>(head) * scores.num_columns;
-  return {begin, begin + scores.num_columns};
-}
-
-std::vector<float> SummedScores(const LayerScores& scores, size_t num_heads) {
-  std::vector<float> sum(static_cast<size_t>(scores.num_columns), 0.0f);
-  for (size_t head = 0; head < num_heads; ++head) {
-    const std::vector<float> values = HeadScores(scores, head);
-    std::transform(sum.begin(), sum.end(), values.begin(), sum.begin(), std::plus<>());
-  }
-  return sum;
 }
 
 class FastKvGoldenTest : public ::testing::TestWithParam<const char*> {};
@@ -250,21 +184,6 @@ TEST_P(FastKvGoldenTest, SingleLayersKeepThePublishedSets) {
   }
 }
 
-// Keeps the scores of every layer, in order of the layers.
-class ScoreKeeper final : public ForwardingBackend {
- public:
-  using ForwardingBackend::ForwardingBackend;
-  void WindowScores(const kernels::WindowScoresParams& params) override {
-    ForwardingBackend::WindowScores(params);
-    const size_t size = static_cast<size_t>(params.arena.geometry.num_kv_heads) *
-                        static_cast<size_t>(params.num_columns);
-    scores.push_back({.num_columns = params.num_columns,
-                      .pooled = {params.pooled, params.pooled + size},
-                      .raw = {params.raw, params.raw + size}});
-  }
-  std::vector<LayerScores> scores;
-};
-
 // fastkv with the rows above the TSP layer given.
 class ForcedTspPolicy final : public engine::KvPolicy {
  public:
@@ -339,26 +258,10 @@ class ModelCases {
   }
 
  private:
-  const json& PromptLine(const std::string& file, const std::string& id) {
-    if (!prompts_.contains(file)) {
-      std::ifstream lines(*SharedDataPath("needle/" + file));
-      for (std::string line; std::getline(lines, line);) {
-        prompts_[file].push_back(json::parse(line));
-      }
-    }
-    const std::vector<json>& list = prompts_[file];
-    return *std::find_if(list.begin(), list.end(),
-                         [&](const json& line) { return line["id"] == id; });
-  }
-
   DrivenSequence Prefill(const json& golden, const std::string& policy) {
     keeper_->scores.clear();
-    const json& line = PromptLine(golden["prompts"], golden["id"]);
     DrivenSequence sequence;
-    sequence.prompt = line["context"].get<std::vector<int32_t>>();
-    for (const int32_t token : line["question"].get<std::vector<int32_t>>()) {
-      sequence.prompt.push_back(token);
-    }
+    sequence.prompt = prompts_.Get(golden["prompts"], golden["id"]);
     EXPECT_EQ(sequence.prompt.size(), golden["tokens"].get<size_t>());
     sequence.spec = GoldenSpec(golden);
     sequence.spec.policy = policy;
@@ -412,7 +315,7 @@ class ModelCases {
 
   json cases_;
   std::string model_name_;
-  std::map<std::string, std::vector<json>> prompts_;
+  NeedlePrompts prompts_;
   std::unique_ptr<KvFixture> fixture_;
   ScoreKeeper* keeper_ = nullptr;
   ForcedTspPolicy* forced_ = nullptr;
