@@ -163,25 +163,27 @@ void Engine::Impl::Apply(FailAllCommand& command) {
 }
 
 void Engine::Impl::ExpireDeadlines(int64_t now_ns) {
-  std::vector<std::pair<Sequence*, Status>> expired;
+  std::vector<RequestId> expired;
   for (const auto& [id, sequence] : by_id) {
     const Request& request = *sequence->request;
-    if (request.deadline_ns != 0 && now_ns >= request.deadline_ns) {
-      expired.emplace_back(sequence, MakeStatus(StatusCode::kDeadlineExceeded,
-                                                "the request's deadline has passed"));
-    } else if (sequence->state == Sequence::State::kWaiting && request.queue_deadline_ns != 0 &&
-               now_ns >= request.queue_deadline_ns) {
-      expired.emplace_back(sequence,
-                           MakeStatus(StatusCode::kAborted,
-                                      "the request waited longer than its queue limit"));
+    const bool waits = sequence->state == Sequence::State::kWaiting;
+    if ((request.deadline_ns != 0 && now_ns >= request.deadline_ns) ||
+        (waits && request.queue_deadline_ns != 0 && now_ns >= request.queue_deadline_ns)) {
+      expired.push_back(id);
     }
   }
   // By id, so that the events do not depend on a hash table's order.
-  std::sort(expired.begin(), expired.end(), [](const auto& a, const auto& b) {
-    return a.first->request->id < b.first->request->id;
-  });
-  for (const auto& [sequence, status] : expired) {
-    Fail(*sequence, status);
+  std::sort(expired.begin(), expired.end());
+  for (const RequestId id : expired) {
+    Sequence& sequence = *by_id.at(id);
+    const int64_t deadline_ns = sequence.request->deadline_ns;
+    const bool in_queue = deadline_ns == 0 || now_ns < deadline_ns;
+    RequestEvent event = MakeEvent(RequestEvent::Kind::kFailed);
+    event.expired_in_queue = in_queue;
+    event.status = MakeStatus(StatusCode::kDeadlineExceeded,
+                              in_queue ? "the request waited longer than its queue limit"
+                                       : "the request's deadline has passed");
+    End(sequence, std::move(event));
   }
 }
 

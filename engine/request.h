@@ -100,10 +100,10 @@ struct RequestEvent {
   RequestUsage usage;
   KvReceipt receipt;
 
-  // kFailed. DeadlineExceeded: deadline_ns passed. Aborted: queue_deadline_ns passed before the
-  // request was admitted. Unavailable: the queue was full. CheckFits's errors. Else what FailAll
-  // said.
+  // kFailed. DeadlineExceeded: a deadline passed. Unavailable: the queue was full. CheckFits's
+  // errors. Else what FailAll said.
   Status status;
+  bool expired_in_queue = false;  // it was queue_deadline_ns, not deadline_ns
 };
 
 constexpr bool IsTerminal(RequestEvent::Kind kind) {

@@ -304,8 +304,9 @@ class Schedule {
         ++(outcome.began ? coverage_.cancelled_after_prompt_began : coverage_.cancelled_waiting);
         break;
       default:
-        coverage_.deadlines += code == StatusCode::kDeadlineExceeded ? 1 : 0;
-        coverage_.queue_deadlines += code == StatusCode::kAborted ? 1 : 0;
+        if (code == StatusCode::kDeadlineExceeded) {
+          ++(outcome.last.expired_in_queue ? coverage_.queue_deadlines : coverage_.deadlines);
+        }
         coverage_.queue_full += code == StatusCode::kUnavailable ? 1 : 0;
         coverage_.never_fit += code == StatusCode::kResourceExhausted ? 1 : 0;
         break;

@@ -166,6 +166,7 @@ TEST(EngineTest, DeadlinesFailAndReturnPages) {
   fixture.clock().Advance(1);
   fixture.Step();
   EXPECT_EQ(fixture.outcomes()[1].last.status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(fixture.outcomes()[1].last.expired_in_queue);
   EXPECT_EQ(fixture.engine().stats().pages_used, 0);
 }
 
@@ -180,7 +181,8 @@ TEST(EngineTest, TheQueueDeadlineOnlyCountsWhileWaiting) {
   fixture.clock().Advance(50);
   fixture.RunToEnd();
   EXPECT_EQ(fixture.outcomes()[1].last.kind, Kind::kFinished);
-  EXPECT_EQ(fixture.outcomes()[2].last.status.code(), StatusCode::kAborted);
+  EXPECT_EQ(fixture.outcomes()[2].last.status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(fixture.outcomes()[2].last.expired_in_queue);
 }
 
 TEST(EngineTest, FailAllEndsWaitingAndRunning) {
