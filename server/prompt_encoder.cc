@@ -1,5 +1,6 @@
 #include "server/prompt_encoder.h"
 
+#include <ctime>
 #include <string>
 #include <utility>
 
@@ -53,6 +54,14 @@ ApiError TemplateError(const Status& status) {
   return FromStatus(status);
 }
 
+// Seconds since 1970 as the local wall clock shows them, for templates that print today's date.
+int64_t LocalTimeS() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return static_cast<int64_t>(now) + local.tm_gmtoff;
+}
+
 std::variant<EncodedPrompt, ApiError> EncodeChat(const ChatPrompt& prompt, const Runtime& runtime,
                                                  const Clock& clock) {
   if (runtime.tokenizer() == nullptr || runtime.chat_template() == nullptr) {
@@ -67,6 +76,7 @@ std::variant<EncodedPrompt, ApiError> EncodeChat(const ChatPrompt& prompt, const
   models::ChatInput input;
   input.messages = prompt.messages;
   input.tools = prompt.tools;
+  input.local_time_s = LocalTimeS();
   input.bos_token = PieceOf(tokenizer, tokenizer.bos_id());
   input.eos_token = PieceOf(tokenizer, tokenizer.eos_id());
   StatusOr<models::ProvenancedText> text = runtime.chat_template()->Render(input, clock);
