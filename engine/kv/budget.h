@@ -23,17 +23,17 @@ enum class KvDecode : uint8_t { kGrow, kTyped };
 // The applied request: names and defaults are resolved before it gets here.
 struct KvPolicySpec {
   std::string policy = "full";
-  int64_t retention_ppm = kPpm;              // rho
-  int64_t tsp_ppm = kPpm;                    // tau; 1 = off
-  std::optional<int64_t> retention_tokens;   // mean per layer and head; the smaller wins
-  std::optional<int64_t> tsp_tokens;         // the smaller wins
+  int64_t retention_ppm = kPpm;             // rho
+  int64_t tsp_ppm = kPpm;                   // tau; 1 = off
+  std::optional<int64_t> retention_tokens;  // mean per layer and head; the smaller wins
+  std::optional<int64_t> tsp_tokens;        // the smaller wins
   int32_t window = 8;
-  bool window_raw = false;  // count the window from the prompt's end, not from the last content token
+  bool window_raw = false;  // the window counts from the prompt's end, not from the last content
   kernels::PoolKind pool = kernels::PoolKind::kMax;
   int32_t pool_width = 7;
   int32_t sink_tokens = 4;
-  int32_t min_prompt = 512;       // shorter prompts keep everything
-  int32_t tsp_min_prompt = 2048;  // shorter prompts run whole
+  int32_t min_prompt = 512;           // shorter prompts keep everything
+  int32_t tsp_min_prompt = 2048;      // shorter prompts run whole
   KvDecode decode = KvDecode::kGrow;  // kTyped for streaming
   bool strict = false;
 };
@@ -77,7 +77,7 @@ struct KvReceipt {
   int64_t entries_full = 0;
   int64_t bytes = 0;  // entries * 2 * head_dim * element size
   int64_t bytes_full = 0;
-  int64_t pages = 0;  // page count after prefill, rounding included
+  int64_t pages = 0;         // page count after prefill, rounding included
   double compress_ms = 0.0;  // scoring, selection and compaction
 };
 

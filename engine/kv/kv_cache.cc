@@ -74,11 +74,10 @@ StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const KvCacheConfig& config,
                            config.num_pages, page_bytes);
   }
   auto impl = std::make_unique<Impl>(config, backend, policies, clock);
-  HEADROOM_ASSIGN_OR_RETURN(
-      impl->pages, backend.Allocate(page_bytes * static_cast<size_t>(config.num_pages)));
-  impl->arena = {.base = impl->pages->data(),
-                 .page_bytes = page_bytes,
-                 .geometry = config.geometry};
+  HEADROOM_ASSIGN_OR_RETURN(impl->pages,
+                            backend.Allocate(page_bytes * static_cast<size_t>(config.num_pages)));
+  impl->arena = {
+      .base = impl->pages->data(), .page_bytes = page_bytes, .geometry = config.geometry};
   return std::unique_ptr<KvCache>(new KvCache(std::move(impl)));
 }
 
@@ -233,8 +232,9 @@ void KvCache::Append(const RowSegment& segment, int32_t layer, const int32_t* po
   const int32_t num_heads = sequence.num_kv_heads;
   for (int32_t row = 0; row < segment.num_rows; ++row) {
     for (int32_t head = 0; head < num_heads; ++head) {
-      dst_slots[int64_t{row} * num_heads + head] = sequence.head(layer, head).Append(
-          impl_->pool, positions[row], impl_->moves.lists[static_cast<size_t>(head)]);
+      dst_slots[int64_t{row} * num_heads + head] =
+          sequence.head(layer, head)
+              .Append(impl_->pool, positions[row], impl_->moves.lists[static_cast<size_t>(head)]);
     }
   }
   if (layer == 0 && sequence.decoding()) {
@@ -272,8 +272,7 @@ void KvCache::CaptureQueries(const RowSegment& segment, int32_t layer, const int
     return;
   }
   const int32_t window_rows = sequence.WindowRowsOfPhase();
-  const int32_t first =
-      sequence.plan.phase_rows[static_cast<size_t>(sequence.phase)] - window_rows;
+  const int32_t first = sequence.plan.phase_rows[static_cast<size_t>(sequence.phase)] - window_rows;
   const int32_t begin = sequence.RowIndex(positions[0]);
   const int32_t skipped = std::max(0, first - begin);
   if (skipped >= segment.num_rows) {
@@ -329,8 +328,8 @@ void KvCache::Impl::FinishReceipt(KvSequence& sequence) {
   }
   receipt.entries_full =
       int64_t{sequence.prompt.num_tokens} * shape.num_layers * shape.num_kv_heads;
-  const int64_t entry_bytes = int64_t{2} * config.geometry.head_dim *
-                              kernels::KvElementBytes(config.geometry.dtype);
+  const int64_t entry_bytes =
+      int64_t{2} * config.geometry.head_dim * kernels::KvElementBytes(config.geometry.dtype);
   receipt.bytes = receipt.entries * entry_bytes;
   receipt.bytes_full = receipt.entries_full * entry_bytes;
   receipt.pages = sequence.pages_held();

@@ -27,8 +27,8 @@ namespace headroom::engine {
 
 struct KvCacheConfig {
   int32_t num_layers = 0;
-  int32_t hidden_size = 0;          // width of stashed rows
-  float attention_scale = 0.0f;     // of window scores
+  int32_t hidden_size = 0;       // width of stashed rows
+  float attention_scale = 0.0f;  // of window scores
   int32_t tsp_layer = 0;
   int32_t num_pages = 0;
   kernels::KvGeometry geometry;

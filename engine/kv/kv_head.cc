@@ -34,8 +34,8 @@ void KvHead::MakePrivate(PagePool& pool, size_t index, int32_t num_slots,
   }
   const int32_t page = TakePage(pool);
   for (int32_t i = 0; i < num_slots; ++i) {
-    moves.push_back({.src_slot = int64_t{shared} * kPageSize + i,
-                     .dst_slot = int64_t{page} * kPageSize + i});
+    moves.push_back(
+        {.src_slot = int64_t{shared} * kPageSize + i, .dst_slot = int64_t{page} * kPageSize + i});
   }
   pages_[index] = page;
   pool.Release(shared);  // others hold it: the copy may read it later

@@ -31,8 +31,7 @@ Status CheckHead(const KvSequence& sequence, int32_t layer, int32_t kv_head) {
                              positions.empty() ? -1 : positions.back(), last));
   }
   const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
-  const int32_t sinks =
-      plan.keep_all ? 0 : plan.heads[static_cast<size_t>(kv_head)].sink_slots;
+  const int32_t sinks = plan.keep_all ? 0 : plan.heads[static_cast<size_t>(kv_head)].sink_slots;
   const std::vector<int32_t>& rows =
       sequence.plan.layer_slots[static_cast<size_t>(layer)] == sequence.prompt.num_tokens
           ? sequence.rows.front()
@@ -79,9 +78,9 @@ Status CheckSequence(const KvSequence& sequence, const KvModelShape& shape) {
     }
   }
   const int64_t bound =
-      sequence.decoding() ? DecodePages(sequence.plan, shape, sequence.decode_plans,
-                                        sequence.decoded_slots)
-                          : PrefillPeakPages(sequence.plan, shape);
+      sequence.decoding()
+          ? DecodePages(sequence.plan, shape, sequence.decode_plans, sequence.decoded_slots)
+          : PrefillPeakPages(sequence.plan, shape);
   if (sequence.pages_held() > bound) {
     return Internal("{} pages held, {} reserved", sequence.pages_held(), bound);
   }

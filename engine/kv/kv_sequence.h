@@ -23,9 +23,9 @@ struct KvSequence {
   std::vector<DecodePlan> decode_plans;  // [num_layers, num_kv_heads]
 
   // Changed by every forward pass.
-  std::vector<KvHead> heads;                // [num_layers, num_kv_heads]
-  std::vector<kernels::KvHeadView> views;   // [num_layers, num_kv_heads], made by View
-  int64_t decoded_slots = 0;                // decode rows appended to layer 0
+  std::vector<KvHead> heads;               // [num_layers, num_kv_heads]
+  std::vector<kernels::KvHeadView> views;  // [num_layers, num_kv_heads], made by View
+  int64_t decoded_slots = 0;               // decode rows appended to layer 0
 
   // Prefill. `phase` is the number of phases when the sequence decodes.
   int32_t phase = 0;
@@ -64,9 +64,7 @@ struct KvSequence {
     return current_phase().selects_rows && layer == current_phase().layer_end;
   }
   // Whether K and V of `layer` were stored by the phase before.
-  bool IsStored(int32_t layer) const {
-    return phase > 0 && layer == current_phase().layer_begin;
-  }
+  bool IsStored(int32_t layer) const { return phase > 0 && layer == current_phase().layer_begin; }
   // Whether this phase scores `layer`, and so needs its queries.
   bool NeedsQueries(int32_t layer) const;
   // Index of a position in the current phase's rows.

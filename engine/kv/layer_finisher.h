@@ -49,9 +49,9 @@ class LayerFinisher {
 
   // Scratch, reused by every layer.
   LayerScores scores_;
-  std::vector<int32_t> visible_;             // [window rows]
-  std::vector<kernels::KvHeadView> views_;   // [num_kv_heads]
-  std::vector<std::vector<int32_t>> kept_;   // [num_kv_heads]
+  std::vector<int32_t> visible_;            // [window rows]
+  std::vector<kernels::KvHeadView> views_;  // [num_kv_heads]
+  std::vector<std::vector<int32_t>> kept_;  // [num_kv_heads]
 };
 
 }  // namespace headroom::engine

@@ -37,15 +37,15 @@ enum class ScoreKind : uint8_t { kNone, kWindow };
 // score until `num_entries` are kept. Slots are indices into the layer's rows, ascending by
 // position.
 struct HeadPlan {
-  int32_t num_entries = 0;  // in [must-keep count, num_slots]; all slots when equal to num_slots
-  int32_t sink_slots = 0;   // the first so many slots must stay
-  int32_t recent_slots = 0; // the last so many slots must stay
+  int32_t num_entries = 0;   // in [must-keep count, num_slots]; all slots when equal to num_slots
+  int32_t sink_slots = 0;    // the first so many slots must stay
+  int32_t recent_slots = 0;  // the last so many slots must stay
   ScoreKind score = ScoreKind::kNone;  // kNone: must-keep fills num_entries exactly
   std::vector<int32_t> keep_slots;     // further must-keep slots, ascending; may be empty
 };
 
 struct LayerPlan {
-  bool keep_all = true;  // nothing is evicted and nothing is copied
+  bool keep_all = true;         // nothing is evicted and nothing is copied
   std::vector<HeadPlan> heads;  // [num_kv_heads] when !keep_all
   bool overran = false;  // must-keep sets were larger than the budget: the receipt says `floor`
 };

@@ -29,8 +29,9 @@ std::vector<std::string> KvPolicyRegistry::Names() const {
 }
 
 void KvPolicyRegistry::Add(std::unique_ptr<KvPolicy> policy) {
-  const auto same = std::find_if(policies_.begin(), policies_.end(),
-                                 [&](const auto& other) { return other->name() == policy->name(); });
+  const auto same = std::find_if(policies_.begin(), policies_.end(), [&](const auto& other) {
+    return other->name() == policy->name();
+  });
   if (same != policies_.end()) {
     *same = std::move(policy);
   } else {

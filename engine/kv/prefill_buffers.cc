@@ -37,8 +37,8 @@ void BufferCache::Give(std::unique_ptr<kernels::Buffer> buffer) {
 
 void QueryWindow::Open(BufferCache& buffers, int32_t num_rows, int64_t width) {
   HEADROOM_CHECK(!is_open() && num_rows >= 1);
-  buffer_ = buffers.Take(static_cast<size_t>(num_rows) * static_cast<size_t>(width) *
-                         sizeof(float));
+  buffer_ =
+      buffers.Take(static_cast<size_t>(num_rows) * static_cast<size_t>(width) * sizeof(float));
   num_rows_ = num_rows;
   num_captured_ = 0;
   width_ = width;
@@ -69,8 +69,8 @@ void QueryWindow::Capture(kernels::Backend& backend, const float* queries, int64
   num_captured_ += range.num_rows;
 }
 
-void RowStash::Store(kernels::Backend& backend, int64_t width, int32_t row_begin,
-                     int32_t num_rows, const float* rows, int64_t stride) {
+void RowStash::Store(kernels::Backend& backend, int64_t width, int32_t row_begin, int32_t num_rows,
+                     const float* rows, int64_t stride) {
   width_ = width;
   int32_t row = 0;
   while (row < num_rows) {

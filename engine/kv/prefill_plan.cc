@@ -142,8 +142,7 @@ PrefillPlan MakePrefillPlan(const KvPolicy& policy, const KvPolicySpec& spec,
       ++phase;
     }
     plan.layer_slots.push_back(plan.phase_rows[phase]);
-    plan.layers.push_back(
-        policy.PlanPrefill(spec, shape, prompt, layer, plan.phase_rows[phase]));
+    plan.layers.push_back(policy.PlanPrefill(spec, shape, prompt, layer, plan.phase_rows[phase]));
   }
   CheckPlan(plan, shape);
   plan.retention_ppm =

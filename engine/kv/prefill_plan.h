@@ -14,15 +14,15 @@
 namespace headroom::engine {
 
 struct PrefillPlan {
-  std::vector<PrefillPhase> phases;       // >= 1; layer ranges follow each other from 0 to L
-  std::vector<int32_t> phase_rows;        // [phases], rows that each phase runs
-  int32_t window_rows = 0;                // rows of queries that scoring reads; 0: none
-  std::vector<LayerPlan> layers;          // [num_layers]
-  std::vector<int32_t> layer_slots;       // [num_layers], slots of each head before compaction
-  TspPlan tsp;                            // when a phase selects rows
-  int64_t retention_ppm = kPpm;           // applied
-  int64_t tsp_ppm = kPpm;                 // applied
-  std::vector<std::string> reasons;       // short_prompt, floor
+  std::vector<PrefillPhase> phases;  // >= 1; layer ranges follow each other from 0 to L
+  std::vector<int32_t> phase_rows;   // [phases], rows that each phase runs
+  int32_t window_rows = 0;           // rows of queries that scoring reads; 0: none
+  std::vector<LayerPlan> layers;     // [num_layers]
+  std::vector<int32_t> layer_slots;  // [num_layers], slots of each head before compaction
+  TspPlan tsp;                       // when a phase selects rows
+  int64_t retention_ppm = kPpm;      // applied
+  int64_t tsp_ppm = kPpm;            // applied
+  std::vector<std::string> reasons;  // short_prompt, floor
 };
 
 // `spec` passed policy.Validate; prompt.num_tokens >= 1.

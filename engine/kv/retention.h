@@ -42,8 +42,8 @@ class RetentionExecutor {
   kernels::Backend& backend_;
   std::vector<uint8_t> must_keep_;  // [num_slots]
   std::vector<int32_t> winners_;
-  std::vector<float> pooled_sum_;   // [num_columns]
-  std::vector<float> raw_sum_;      // [num_columns]
+  std::vector<float> pooled_sum_;  // [num_columns]
+  std::vector<float> raw_sum_;     // [num_columns]
 };
 
 }  // namespace headroom::engine

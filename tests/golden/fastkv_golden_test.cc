@@ -104,8 +104,8 @@ LayerCase LoadLayerCase(const json& golden, const std::vector<float>& k,
   return layer;
 }
 
-LayerScores ScoreLayer(const json& golden, const LayerCase& layer,
-                       const engine::KvPolicySpec& spec, kernels::Backend& backend) {
+LayerScores ScoreLayer(const json& golden, const LayerCase& layer, const engine::KvPolicySpec& spec,
+                       kernels::Backend& backend) {
   const int32_t num_tokens = golden["tokens"];
   const int32_t head_dim = golden["head_dim"];
   LayerScores scores;
@@ -117,9 +117,10 @@ LayerScores ScoreLayer(const json& golden, const LayerCase& layer,
   for (int32_t row = 0; row < 8; ++row) {
     visible.push_back(num_tokens - 8 + row + 1);
   }
-  const Status reserved = backend.ReserveWorkspace(
-      {.max_rows = 8, .max_slots = num_tokens, .num_query_heads = golden["heads"],
-       .head_dim = head_dim});
+  const Status reserved = backend.ReserveWorkspace({.max_rows = 8,
+                                                    .max_slots = num_tokens,
+                                                    .num_query_heads = golden["heads"],
+                                                    .head_dim = head_dim});
   EXPECT_TRUE(reserved.ok());
   backend.WindowScores({.queries = layer.queries->floats(),
                         .query_stride = golden["heads"].get<int64_t>() * head_dim,
@@ -142,9 +143,8 @@ void CheckLayerCase(const json& golden, const std::vector<float>& k, const std::
   const int32_t num_tokens = golden["tokens"];
   const LayerCase layer = LoadLayerCase(golden, k, q, backend);
   const LayerScores scores = ScoreLayer(golden, layer, spec, backend);
-  const engine::KvModelShape shape = {.num_layers = 2,
-                                      .num_kv_heads = golden["kv_heads"],
-                                      .tsp_layer = 0};
+  const engine::KvModelShape shape = {
+      .num_layers = 2, .num_kv_heads = golden["kv_heads"], .tsp_layer = 0};
   const engine::PromptInfo prompt = {.num_tokens = num_tokens, .content_end = num_tokens};
   const auto policy = engine::MakeFastKvPolicy();
   engine::RetentionExecutor executor(backend);
@@ -155,8 +155,8 @@ void CheckLayerCase(const json& golden, const std::vector<float>& k, const std::
     EXPECT_TRUE(SameButForTies(kept, golden["kept"][head], HeadScores(scores, head)))
         << "kv head " << head;
   }
-  executor.SelectRows(policy->PlanTsp(spec, shape, prompt), num_tokens, &scores,
-                      shape.num_kv_heads, kept);
+  executor.SelectRows(policy->PlanTsp(spec, shape, prompt), num_tokens, &scores, shape.num_kv_heads,
+                      kept);
   EXPECT_TRUE(SameButForTies(kept, golden["tsp"], SummedScores(scores, plan.heads.size())));
 }
 
@@ -180,7 +180,8 @@ TEST_P(FastKvGoldenTest, SingleLayersKeepThePublishedSets) {
   for (const json& golden : cases) {
     const std::string prefix = "case" + std::to_string(golden["case"].get<int>());
     SCOPED_TRACE(prefix);
-    CheckLayerCase(golden, ToFloats(views.at(prefix + ".k")), ToFloats(views.at(prefix + ".q")), *backend);
+    CheckLayerCase(golden, ToFloats(views.at(prefix + ".k")), ToFloats(views.at(prefix + ".q")),
+                   *backend);
   }
 }
 
@@ -200,8 +201,7 @@ class ForcedTspPolicy final : public engine::KvPolicy {
                                                const engine::PromptInfo& prompt) const override {
     return inner_->PlanPhases(spec, shape, prompt);
   }
-  engine::LayerPlan PlanPrefill(const engine::KvPolicySpec& spec,
-                                const engine::KvModelShape& shape,
+  engine::LayerPlan PlanPrefill(const engine::KvPolicySpec& spec, const engine::KvModelShape& shape,
                                 const engine::PromptInfo& prompt, int32_t layer,
                                 int32_t num_slots) const override {
     return inner_->PlanPrefill(spec, shape, prompt, layer, num_slots);
@@ -213,8 +213,7 @@ class ForcedTspPolicy final : public engine::KvPolicy {
     plan.keep_slots = rows;
     return plan;
   }
-  engine::DecodePlan PlanDecode(const engine::KvPolicySpec& spec,
-                                const engine::KvModelShape& shape,
+  engine::DecodePlan PlanDecode(const engine::KvPolicySpec& spec, const engine::KvModelShape& shape,
                                 const engine::PromptInfo& prompt, int32_t layer,
                                 int32_t kv_head) const override {
     return {};
@@ -289,8 +288,7 @@ class ModelCases {
       for (size_t head = 0; head < 2; ++head) {
         const std::vector<int32_t> wanted = golden["kept"][layer][head];
         EXPECT_TRUE(SameButForTies(Slots(sequence.kept[0][layer][head], layer),
-                                   Slots(wanted, layer),
-                                   HeadScores(keeper_->scores[layer], head)))
+                                   Slots(wanted, layer), HeadScores(keeper_->scores[layer], head)))
             << "layer " << layer << " kv head " << head;
       }
     }
@@ -307,8 +305,8 @@ class ModelCases {
     }
     std::vector<int32_t> slots;
     for (const int32_t position : positions) {
-      slots.push_back(static_cast<int32_t>(
-          std::lower_bound(tsp_.begin(), tsp_.end(), position) - tsp_.begin()));
+      slots.push_back(static_cast<int32_t>(std::lower_bound(tsp_.begin(), tsp_.end(), position) -
+                                           tsp_.begin()));
     }
     return slots;
   }

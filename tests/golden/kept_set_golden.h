@@ -1,5 +1,5 @@
-// What the golden tests of kept sets share: backends by name, comparison up to ties, the scores that
-// a prefill computed, and the needle models' prompts.
+// What the golden tests of kept sets share: backends by name, comparison up to ties, the scores
+// that a prefill computed, and the needle models' prompts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,8 +46,8 @@ inline json ReadJson(const std::string& path) {
 // Whether two ascending selections of equal size differ only in ties at the cut. `scores` covers
 // the slots that compete; the others are in both.
 inline ::testing::AssertionResult SameButForTies(const std::vector<int32_t>& got,
-                                          const std::vector<int32_t>& wanted,
-                                          const std::vector<float>& scores) {
+                                                 const std::vector<int32_t>& wanted,
+                                                 const std::vector<float>& scores) {
   if (got.size() != wanted.size()) {
     return ::testing::AssertionFailure() << got.size() << " slots, wanted " << wanted.size();
   }
@@ -74,8 +74,7 @@ inline ::testing::AssertionResult SameButForTies(const std::vector<int32_t>& got
 }
 
 inline std::vector<float> HeadScores(const LayerScores& scores, size_t head) {
-  const auto begin =
-      scores.pooled.begin() + static_cast<std::ptrdiff_t>(head) * scores.num_columns;
+  const auto begin = scores.pooled.begin() + static_cast<std::ptrdiff_t>(head) * scores.num_columns;
   return {begin, begin + scores.num_columns};
 }
 

@@ -17,9 +17,9 @@ namespace {
 class RecordingStore final : public models::KvStore {
  public:
   struct Record {
-    std::vector<int64_t> stored_rows;     // [layer], rows whose K and V were projected
-    std::vector<int64_t> attention_rows;  // [layer], rows that ran the layer whole
-    std::vector<int64_t> attended_slots;  // [layer], summed over rows and KV heads
+    std::vector<int64_t> stored_rows;               // [layer], rows whose K and V were projected
+    std::vector<int64_t> attention_rows;            // [layer], rows that ran the layer whole
+    std::vector<int64_t> attended_slots;            // [layer], summed over rows and KV heads
     std::map<int32_t, std::vector<float>> watched;  // position -> query, key, value of one layer
   };
 
@@ -27,8 +27,8 @@ class RecordingStore final : public models::KvStore {
                  int32_t watched_width)
       : cache_(cache), watched_layer_(watched_layer), watched_width_(watched_width) {
     const auto size = static_cast<size_t>(num_layers);
-    record_ = {std::vector<int64_t>(size), std::vector<int64_t>(size), std::vector<int64_t>(size),
-               {}};
+    record_ = {
+        std::vector<int64_t>(size), std::vector<int64_t>(size), std::vector<int64_t>(size), {}};
   }
 
   const Record& record() const { return record_; }
@@ -120,10 +120,10 @@ KvFixtureOptions Options() {
 
 TEST(DecouplingTest, EntriesDependOnRhoAloneAndWorkOnTauAlone) {
   KvFixture fixture(Options());
-  const std::vector<int64_t> ratios = {200'000, 400'000, 1'000'000};  // of tau
+  const std::vector<int64_t> ratios = {200'000, 400'000, 1'000'000};   // of tau
   const std::vector<int64_t> retentions = {50'000, 100'000, 200'000};  // of rho, rho <= tau
-  std::map<int64_t, std::vector<std::vector<int64_t>>> entries;  // by rho
-  std::map<int64_t, Measured> work;                              // by tau
+  std::map<int64_t, std::vector<std::vector<int64_t>>> entries;        // by rho
+  std::map<int64_t, Measured> work;                                    // by tau
   for (const int64_t tau : ratios) {
     for (const int64_t rho : retentions) {
       const Measured measured = Measure(fixture, MakeKvSpec("fastkv", rho, tau));
@@ -136,8 +136,10 @@ TEST(DecouplingTest, EntriesDependOnRhoAloneAndWorkOnTauAlone) {
       EXPECT_EQ(measured.rows.attended_slots, done->second.rows.attended_slots) << "rho " << rho;
       const int64_t above = tau * kNumPrompt / 1'000'000;
       EXPECT_EQ(measured.receipt.propagated_tokens, above);
-      EXPECT_EQ(measured.rows.stored_rows, (std::vector<int64_t>{kNumPrompt, kNumPrompt, above, above}));
-      EXPECT_EQ(measured.rows.attention_rows, (std::vector<int64_t>{kNumPrompt, above, above, above}));
+      EXPECT_EQ(measured.rows.stored_rows,
+                (std::vector<int64_t>{kNumPrompt, kNumPrompt, above, above}));
+      EXPECT_EQ(measured.rows.attention_rows,
+                (std::vector<int64_t>{kNumPrompt, above, above, above}));
     }
   }
   EXPECT_EQ(entries.size(), 3u);

@@ -25,14 +25,15 @@ struct PolicyCase {
 };
 
 std::vector<PolicyCase> PolicyCases() {
-  return {{"full", MakeKvSpec("full", 1'000'000, 1'000'000)},
-          {"full with tsp", MakeKvSpec("full", 1'000'000, 300'000)},
-          {"streaming", MakeKvSpec("streaming", 300'000, 1'000'000)},
-          {"streaming typed", MakeKvSpec("streaming", 300'000, 1'000'000, engine::KvDecode::kTyped)},
-          {"fastkv", MakeKvSpec("fastkv", 250'000, 1'000'000)},
-          {"fastkv with tsp", MakeKvSpec("fastkv", 200'000, 400'000)},
-          {"ragged", MakeKvSpec("ragged", 1'000'000, 1'000'000)},
-          {"ragged with tsp", MakeKvSpec("ragged", 1'000'000, 500'000)}};
+  return {
+      {"full", MakeKvSpec("full", 1'000'000, 1'000'000)},
+      {"full with tsp", MakeKvSpec("full", 1'000'000, 300'000)},
+      {"streaming", MakeKvSpec("streaming", 300'000, 1'000'000)},
+      {"streaming typed", MakeKvSpec("streaming", 300'000, 1'000'000, engine::KvDecode::kTyped)},
+      {"fastkv", MakeKvSpec("fastkv", 250'000, 1'000'000)},
+      {"fastkv with tsp", MakeKvSpec("fastkv", 200'000, 400'000)},
+      {"ragged", MakeKvSpec("ragged", 1'000'000, 1'000'000)},
+      {"ragged with tsp", MakeKvSpec("ragged", 1'000'000, 500'000)}};
 }
 
 struct OracleRun {
@@ -86,8 +87,7 @@ double Distance(const KvFixture& fixture, const OracleRun& run) {
 void ExpectEqualsOracle(KvFixture& fixture, const PolicyCase& policy, int32_t num_prompt,
                         int32_t num_decode, int32_t chunk, int32_t content_end) {
   SCOPED_TRACE(fmt::format("{}, N {}", policy.name, num_prompt));
-  const OracleRun run =
-      RunSequence(fixture, policy, num_prompt, num_decode, chunk, content_end);
+  const OracleRun run = RunSequence(fixture, policy, num_prompt, num_decode, chunk, content_end);
   EXPECT_LE(Distance(fixture, run), kTolerance);
 }
 
@@ -157,8 +157,8 @@ TEST(MaskOracleTest, HoldsForABf16Cache) {
 
 TEST(MaskOracleTest, NoticesOneSlotTooManyInOneHead) {
   KvFixture fixture{KvFixtureOptions()};
-  OracleRun run = RunSequence(fixture, {"fastkv", MakeKvSpec("fastkv", 250'000, 1'000'000)}, 60, 1,
-                              16, -1);
+  OracleRun run =
+      RunSequence(fixture, {"fastkv", MakeKvSpec("fastkv", 250'000, 1'000'000)}, 60, 1, 16, -1);
   std::vector<int32_t>& seen = run.input.seen.front().front().back();
   int32_t evicted = 0;
   while (std::binary_search(seen.begin(), seen.end(), evicted)) {

@@ -15,9 +15,8 @@ using models::RowSegment;
 void ForwardDriver::Open(DrivenSequence& sequence) {
   const auto num_tokens = static_cast<int32_t>(sequence.prompt.size());
   sequence.handle = cache_.Open(
-      sequence.spec,
-      {.num_tokens = num_tokens,
-       .content_end = sequence.content_end < 0 ? num_tokens : sequence.content_end});
+      sequence.spec, {.num_tokens = num_tokens,
+                      .content_end = sequence.content_end < 0 ? num_tokens : sequence.content_end});
 }
 
 void ForwardDriver::Close(DrivenSequence& sequence) {
@@ -38,8 +37,7 @@ RowSegment ForwardDriver::AddRows(DrivenSequence& sequence, ForwardBatch& batch)
     batch.logit_rows.push_back(segment.row_begin);
     return segment;
   }
-  const PrefillPhase phase =
-      cache_.phases(sequence.handle)[static_cast<size_t>(sequence.phase)];
+  const PrefillPhase phase = cache_.phases(sequence.handle)[static_cast<size_t>(sequence.phase)];
   const auto rows = cache_.phase_rows(sequence.handle, sequence.phase);
   const auto num_rows = static_cast<int32_t>(rows.size());
   segment.num_rows = std::min(sequence.chunk, num_rows - sequence.rows_done);

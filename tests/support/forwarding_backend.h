@@ -48,8 +48,7 @@ class ForwardingBackend : public kernels::Backend {
                    const float* v) override {
     inner_->WriteKvSlot(arena, slot, k, v);
   }
-  void ReadKvSlot(const kernels::KvArena& arena, int64_t slot, float* k,
-                  float* v) const override {
+  void ReadKvSlot(const kernels::KvArena& arena, int64_t slot, float* k, float* v) const override {
     inner_->ReadKvSlot(arena, slot, k, v);
   }
 

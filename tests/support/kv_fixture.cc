@@ -20,10 +20,9 @@ KvFixture::KvFixture(models::LoadedModel model, const KvFixtureOptions& options,
     : loaded_(std::move(model)), backend_(std::move(backend)), tsp_layer_(options.tsp_layer) {
   policies_.Add(MakeRaggedPolicy(7));
   const models::ModelConfig& config = loaded_.config;
-  auto transformer = models::Transformer::Create(config, loaded_.weights, *backend_,
-                                                 {.max_rows = options.max_rows,
-                                                  .max_logit_rows = 32,
-                                                  .max_context = 8192});
+  auto transformer = models::Transformer::Create(
+      config, loaded_.weights, *backend_,
+      {.max_rows = options.max_rows, .max_logit_rows = 32, .max_context = 8192});
   HEADROOM_CHECK(transformer.ok());
   model_ = std::move(transformer).value();
   engine::KvCacheConfig cache_config;

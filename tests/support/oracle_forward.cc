@@ -53,8 +53,8 @@ class Oracle {
     }
     std::vector<std::vector<double>> logits;
     for (size_t row = static_cast<size_t>(input_.num_prompt) - 1; row < num_rows; ++row) {
-      logits.push_back(MatVec(weights_.lm_head, Norm(weights_.final_norm,
-                                                     double{config_.rms_norm_eps}, hidden_[row])));
+      logits.push_back(MatVec(
+          weights_.lm_head, Norm(weights_.final_norm, double{config_.rms_norm_eps}, hidden_[row])));
     }
     return logits;
   }
@@ -62,8 +62,8 @@ class Oracle {
  private:
   // Whether the row leaves `layer`.
   bool Runs(int32_t layer, int32_t position) const {
-    return input_.tsp_rows.empty() || layer < input_.tsp_layer ||
-           position >= input_.num_prompt || Survives(position);
+    return input_.tsp_rows.empty() || layer < input_.tsp_layer || position >= input_.num_prompt ||
+           Survives(position);
   }
   bool Survives(int32_t position) const {
     return std::binary_search(input_.tsp_rows.begin(), input_.tsp_rows.end(), position);
@@ -78,8 +78,7 @@ class Oracle {
     for (int32_t head = 0; head < num_heads; ++head) {
       double* x = heads.data() + int64_t{head} * config_.head_dim;
       for (int32_t i = 0; i < pairs; ++i) {
-        const double angle =
-            position * std::pow(config_.rope_theta, -2.0 * i / config_.head_dim);
+        const double angle = position * std::pow(config_.rope_theta, -2.0 * i / config_.head_dim);
         const bool halves = config_.rope_pairing == models::RopePairing::kHalves;
         double& a = x[halves ? i : 2 * i];
         double& b = x[halves ? i + pairs : 2 * i + 1];
@@ -164,8 +163,7 @@ class Oracle {
     for (int32_t kv_head = 0; kv_head < config_.num_key_value_heads; ++kv_head) {
       const std::vector<int32_t> seen = Seen(layer, kv_head, row);
       for (int32_t g = 0; g < config_.group_size(); ++g) {
-        const int64_t offset =
-            (int64_t{kv_head} * config_.group_size() + g) * config_.head_dim;
+        const int64_t offset = (int64_t{kv_head} * config_.group_size() + g) * config_.head_dim;
         AttendHead(seen, q.data() + offset, kv_head, attended.data() + offset);
       }
     }

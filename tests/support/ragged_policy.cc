@@ -19,9 +19,7 @@ class RaggedPolicy final : public engine::KvPolicy {
 
   std::string name() const override { return "ragged"; }
 
-  Status Validate(const KvPolicySpec& spec) const override {
-    return engine::ValidateRanges(spec);
-  }
+  Status Validate(const KvPolicySpec& spec) const override { return engine::ValidateRanges(spec); }
 
   int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
     return engine::TspApplies(spec, prompt.num_tokens) ? engine::WindowRows(spec, prompt) : 0;

@@ -19,8 +19,8 @@ class FastKvPolicy final : public KvPolicy {
   }
 
   int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
-    const bool scores = RetentionApplies(spec, prompt.num_tokens) ||
-                        TspApplies(spec, prompt.num_tokens);
+    const bool scores =
+        RetentionApplies(spec, prompt.num_tokens) || TspApplies(spec, prompt.num_tokens);
     return scores ? WindowRows(spec, prompt) : 0;
   }
 
@@ -30,8 +30,7 @@ class FastKvPolicy final : public KvPolicy {
   }
 
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer,
-                        int32_t num_slots) const override {
+                        const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     LayerPlan plan;
     if (!RetentionApplies(spec, prompt.num_tokens)) {
       return plan;
@@ -56,8 +55,7 @@ class FastKvPolicy final : public KvPolicy {
   }
 
   DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer,
-                        int32_t kv_head) const override {
+                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
     return {};
   }
 };

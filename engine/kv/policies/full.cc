@@ -25,8 +25,7 @@ class FullPolicy final : public KvPolicy {
   }
 
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer,
-                        int32_t num_slots) const override {
+                        const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     return {};
   }
 
@@ -36,8 +35,7 @@ class FullPolicy final : public KvPolicy {
   }
 
   DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer,
-                        int32_t kv_head) const override {
+                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
     return {};
   }
 };

@@ -34,8 +34,8 @@ Status ValidateRanges(const KvPolicySpec& spec) {
 
 Status RefuseRetention(const std::string& policy, const KvPolicySpec& spec) {
   if (spec.retention_ppm < kPpm) {
-    return InvalidArgument("kv_retention: policy {} keeps everything; got {} ppm, wanted 1",
-                           policy, spec.retention_ppm);
+    return InvalidArgument("kv_retention: policy {} keeps everything; got {} ppm, wanted 1", policy,
+                           spec.retention_ppm);
   }
   if (spec.retention_tokens.has_value()) {
     return InvalidArgument(

@@ -33,7 +33,6 @@ struct HeadBudget {
   int32_t window_slots = 0;
   bool overran = false;  // sinks and window alone were more than the budget
 };
-HeadBudget UniformHeadBudget(const KvPolicySpec& spec, const PromptInfo& prompt,
-                             int32_t num_slots);
+HeadBudget UniformHeadBudget(const KvPolicySpec& spec, const PromptInfo& prompt, int32_t num_slots);
 
 }  // namespace headroom::engine

@@ -29,8 +29,7 @@ class StreamingPolicy final : public KvPolicy {
   }
 
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer,
-                        int32_t num_slots) const override {
+                        const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     LayerPlan plan;
     if (!RetentionApplies(spec, prompt.num_tokens)) {
       return plan;
@@ -55,8 +54,7 @@ class StreamingPolicy final : public KvPolicy {
   }
 
   DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer,
-                        int32_t kv_head) const override {
+                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
     DecodePlan plan;
     // A prompt that was left whole puts no bound on decode either.
     if (spec.decode == KvDecode::kGrow || !RetentionApplies(spec, prompt.num_tokens)) {

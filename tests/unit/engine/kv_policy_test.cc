@@ -1,6 +1,4 @@
 // What the policies plan, in numbers, and what they refuse.
-#include "engine/kv/policy.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/kv/policy.h"
 #include "engine/kv/prefill_plan.h"
 
 namespace headroom::engine {
@@ -67,8 +66,8 @@ TEST(FastKvPolicyTest, BudgetsAreExactIntegers) {
       {5, 1, 1, {}, {}, 5, 5, 5},  // sinks and window are the whole prompt
       {50, 1, 1, {}, {}, 12, 12, 12}};
   for (const BudgetCase& test : cases) {
-    SCOPED_TRACE(::testing::Message() << "N " << test.num_tokens << " rho " << test.rho_ppm
-                                      << " tau " << test.tau_ppm);
+    SCOPED_TRACE(::testing::Message()
+                 << "N " << test.num_tokens << " rho " << test.rho_ppm << " tau " << test.tau_ppm);
     KvPolicySpec spec = Spec("fastkv");
     spec.retention_ppm = test.rho_ppm;
     spec.tsp_ppm = test.tau_ppm;

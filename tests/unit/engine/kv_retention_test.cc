@@ -1,12 +1,11 @@
 // RetentionExecutor: must-keep slots first, then score, then the raw score, then the lower slot.
-#include "engine/kv/retention.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "engine/kv/retention.h"
 #include "kernels/ref/ref_backend.h"
 
 namespace headroom::engine {
@@ -28,9 +27,8 @@ class RetentionTest : public ::testing::Test {
 };
 
 TEST_F(RetentionTest, SinksAndWindowStayAndTheBestFillTheRest) {
-  const LayerScores scores = {.num_columns = 6,
-                              .pooled = {9, 1, 5, 2, 7, 3},
-                              .raw = {0, 0, 0, 0, 0, 0}};
+  const LayerScores scores = {
+      .num_columns = 6, .pooled = {9, 1, 5, 2, 7, 3}, .raw = {0, 0, 0, 0, 0, 0}};
   const HeadPlan plan = {.num_entries = 5,
                          .sink_slots = 1,
                          .recent_slots = 2,
@@ -62,9 +60,8 @@ TEST_F(RetentionTest, TiesGoToTheRawScoreAndThenToTheLowerSlot) {
 }
 
 TEST_F(RetentionTest, NanNeverWinsAgainstANumber) {
-  const LayerScores scores = {.num_columns = 4,
-                              .pooled = {kNan, -1.0f, kNan, -2.0f},
-                              .raw = {0, 0, 0, 0}};
+  const LayerScores scores = {
+      .num_columns = 4, .pooled = {kNan, -1.0f, kNan, -2.0f}, .raw = {0, 0, 0, 0}};
   HeadPlan plan = {.num_entries = 2,
                    .sink_slots = 0,
                    .recent_slots = 0,
@@ -76,7 +73,8 @@ TEST_F(RetentionTest, NanNeverWinsAgainstANumber) {
 }
 
 TEST_F(RetentionTest, EachHeadReadsItsOwnScores) {
-  const LayerScores scores = {.num_columns = 3, .pooled = {1, 2, 3, 3, 2, 1}, .raw = {0, 0, 0, 0, 0, 0}};
+  const LayerScores scores = {
+      .num_columns = 3, .pooled = {1, 2, 3, 3, 2, 1}, .raw = {0, 0, 0, 0, 0, 0}};
   const HeadPlan plan = {.num_entries = 2,
                          .sink_slots = 0,
                          .recent_slots = 1,
@@ -98,9 +96,8 @@ TEST_F(RetentionTest, KeepSlotsAloneNeedNoScores) {
 }
 
 TEST_F(RetentionTest, RowsAreChosenByTheSumOverHeads) {
-  const LayerScores scores = {.num_columns = 4,
-                              .pooled = {5, 0, 3, 0, 0, 4, 3, 0},
-                              .raw = {0, 0, 0, 0, 0, 0, 0, 0}};
+  const LayerScores scores = {
+      .num_columns = 4, .pooled = {5, 0, 3, 0, 0, 4, 3, 0}, .raw = {0, 0, 0, 0, 0, 0, 0, 0}};
   const TspPlan plan = {.num_rows = 2, .sink_slots = 0, .recent_slots = 1, .keep_slots = {}};
   std::vector<int32_t> rows;
   executor_.SelectRows(plan, 5, &scores, 2, rows);
