@@ -164,11 +164,14 @@ TEST_P(WindowScoresTest, MaximaOfOnePlateauAreEqual) {
 }
 
 TEST_P(WindowScoresTest, APoolIgnoresNanBesideANumber) {
-  const float in[40] = {1.0f, NAN, 3.0f, NAN, NAN, NAN, 2.0f};
+  float in[40] = {NAN, 1.0f, 3.0f, NAN, NAN, NAN, 2.0f};
+  in[38] = NAN;
+  in[39] = 5.0f;
   float out[40] = {};
   kernels().add_pooled({.in = in, .out = out, .num_columns = 40, .width = 3, .is_max = true});
   EXPECT_EQ(out[0], 1.0f);
   EXPECT_EQ(out[1], 3.0f);
+  EXPECT_EQ(out[39], 5.0f);
   EXPECT_EQ(out[3], 3.0f);
   EXPECT_TRUE(std::isnan(out[4]));
   EXPECT_EQ(out[5], 2.0f);
