@@ -46,8 +46,7 @@ void CheckRope(const ModelConfig& config, Faults& faults) {
   if (config.rope_scaling == RopeScaling::kLlama3) {
     faults.Positive("rope_low_freq_factor", config.rope_low_freq_factor);
     faults.Positive("rope_high_freq_factor", config.rope_high_freq_factor);
-    faults.Range("rope_original_max_position", config.rope_original_max_position, 1,
-                 kMaxPositions);
+    faults.Range("rope_original_max_position", config.rope_original_max_position, 1, kMaxPositions);
     if (!(config.rope_high_freq_factor > config.rope_low_freq_factor)) {
       faults.Add(fmt::format("rope_high_freq_factor {} is not above rope_low_freq_factor {}",
                              config.rope_high_freq_factor, config.rope_low_freq_factor));
@@ -63,8 +62,8 @@ void CheckRope(const ModelConfig& config, Faults& faults) {
   for (size_t i = 0; i < config.rope_freq_factors.size(); ++i) {
     const float factor = config.rope_freq_factors[i];
     if (!std::isfinite(factor) || factor <= 0.0f) {
-      faults.Add(fmt::format("rope_freq_factors[{}] is {}, wanted a finite number above 0", i,
-                             factor));
+      faults.Add(
+          fmt::format("rope_freq_factors[{}] is {}, wanted a finite number above 0", i, factor));
       return;
     }
   }

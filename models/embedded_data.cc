@@ -4,15 +4,18 @@
 
 // The assembler includes the files; HEADROOM_EMBED_DIR is set by the build. This works the same
 // under GCC and Clang, needs no generated source, and leaves the bytes to no sanitizer.
-#define HEADROOM_EMBED(symbol, file)                                            \
-  asm(".pushsection .rodata\n"                                                  \
-      ".balign 64\n"                                                            \
-      ".globl " #symbol "_begin\n" #symbol "_begin:\n"                          \
-      ".incbin \"" HEADROOM_EMBED_DIR "/" file "\"\n"                           \
-      ".globl " #symbol "_end\n" #symbol "_end:\n"                              \
-      ".byte 0\n"                                                               \
-      ".popsection\n");                                                         \
-  extern "C" const uint8_t symbol##_begin[];                                    \
+#define HEADROOM_EMBED(symbol, file)           \
+  asm(".pushsection .rodata\n"                 \
+      ".balign 64\n"                           \
+      ".globl " #symbol "_begin\n" #symbol     \
+      "_begin:\n"                              \
+      ".incbin \"" HEADROOM_EMBED_DIR "/" file \
+      "\"\n"                                   \
+      ".globl " #symbol "_end\n" #symbol       \
+      "_end:\n"                                \
+      ".byte 0\n"                              \
+      ".popsection\n");                        \
+  extern "C" const uint8_t symbol##_begin[];   \
   extern "C" const uint8_t symbol##_end[]
 
 HEADROOM_EMBED(headroom_needle_1hop_config, "needle-1hop/config.json");

@@ -60,16 +60,15 @@ Status FinishModel(const std::vector<NamedTensor>& tensors, TensorNaming naming,
   const Architecture* architecture = FindHuggingFaceArchitecture(model.config.architecture);
   if (architecture == nullptr) {
     return Unimplemented("{}: architecture \"{}\", wanted one of: {}", path,
-                         model.config.architecture,
-                         KnownArchitectures(TensorNaming::kHuggingFace));
+                         model.config.architecture, KnownArchitectures(TensorNaming::kHuggingFace));
   }
   if (const Status status = ValidateConfig(model.config); !status.ok()) {
     return InvalidArgument("{}: {}", path, StatusMessage(status));
   }
   ModelWeights& weights = model.weights;
   weights.layers.resize(static_cast<size_t>(model.config.num_hidden_layers));
-  HEADROOM_RETURN_IF_ERROR(AssignTensors(
-      architecture->tensor_rules(model.config, naming, weights), tensors, path));
+  HEADROOM_RETURN_IF_ERROR(
+      AssignTensors(architecture->tensor_rules(model.config, naming, weights), tensors, path));
   if (model.config.tie_word_embeddings) {
     weights.lm_head = weights.embed_tokens;
   }

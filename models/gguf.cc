@@ -106,11 +106,10 @@ StatusOr<GgufFile> GgufFile::Parse(std::span<const uint8_t> bytes, const std::st
 }
 
 const GgufEntry* GgufFile::Find(std::string_view key) const {
-  const auto place =
-      std::lower_bound(by_key_.begin(), by_key_.end(), key, [this](uint32_t index,
-                                                                   std::string_view wanted) {
-        return std::string_view(entries_[index].key) < wanted;
-      });
+  const auto place = std::lower_bound(by_key_.begin(), by_key_.end(), key,
+                                      [this](uint32_t index, std::string_view wanted) {
+                                        return std::string_view(entries_[index].key) < wanted;
+                                      });
   if (place == by_key_.end() || entries_[*place].key != key) {
     return nullptr;
   }
@@ -168,8 +167,7 @@ StatusOr<std::optional<std::string>> GgufFile::GetString(std::string_view key) c
   return std::optional<std::string>(AsString(entry->bytes));
 }
 
-StatusOr<std::optional<std::vector<std::string>>> GgufFile::GetStrings(
-    std::string_view key) const {
+StatusOr<std::optional<std::vector<std::string>>> GgufFile::GetStrings(std::string_view key) const {
   const GgufEntry* entry = Find(key);
   if (entry == nullptr) {
     return std::optional<std::vector<std::string>>();
@@ -196,8 +194,8 @@ StatusOr<std::optional<std::vector<float>>> GgufFile::GetFloats(std::string_view
   if (entry == nullptr) {
     return std::optional<std::vector<float>>();
   }
-  if (entry->type != GgufType::kArray || (entry->element_type != GgufType::kFloat32 &&
-                                          entry->element_type != GgufType::kFloat64)) {
+  if (entry->type != GgufType::kArray ||
+      (entry->element_type != GgufType::kFloat32 && entry->element_type != GgufType::kFloat64)) {
     return TypeError(*entry, "an array of floats");
   }
   std::vector<float> values;

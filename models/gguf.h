@@ -56,7 +56,7 @@ class GgufFile {
   const std::string& path() const { return path_; }
   uint32_t version() const { return version_; }
   uint64_t alignment() const { return alignment_; }
-  const std::vector<GgufEntry>& entries() const { return entries_; }  // in file order
+  const std::vector<GgufEntry>& entries() const { return entries_; }    // in file order
   const std::vector<NamedTensor>& tensors() const { return tensors_; }  // in file order
 
   const GgufEntry* Find(std::string_view key) const;  // null when absent

@@ -57,45 +57,87 @@ bool AllBools(std::span<const uint8_t> bytes) {
 // The tensor types of the format that Headroom does not read, for a helpful error.
 const char* OtherTensorTypeName(uint32_t type) {
   switch (type) {
-    case 9: return "Q8_1";
-    case 10: return "Q2_K";
-    case 11: return "Q3_K";
-    case 12: return "Q4_K";
-    case 13: return "Q5_K";
-    case 14: return "Q6_K";
-    case 15: return "Q8_K";
-    case 16: return "IQ2_XXS";
-    case 17: return "IQ2_XS";
-    case 18: return "IQ3_XXS";
-    case 19: return "IQ1_S";
-    case 20: return "IQ4_NL";
-    case 21: return "IQ3_S";
-    case 22: return "IQ2_S";
-    case 23: return "IQ4_XS";
-    case 24: return "I8";
-    case 25: return "I16";
-    case 26: return "I32";
-    case 27: return "I64";
-    case 28: return "F64";
-    case 29: return "IQ1_M";
-    case 34: return "TQ1_0";
-    case 35: return "TQ2_0";
-    case 39: return "MXFP4";
-    default: return "unknown";
+    case 9:
+      return "Q8_1";
+    case 10:
+      return "Q2_K";
+    case 11:
+      return "Q3_K";
+    case 12:
+      return "Q4_K";
+    case 13:
+      return "Q5_K";
+    case 14:
+      return "Q6_K";
+    case 15:
+      return "Q8_K";
+    case 16:
+      return "IQ2_XXS";
+    case 17:
+      return "IQ2_XS";
+    case 18:
+      return "IQ3_XXS";
+    case 19:
+      return "IQ1_S";
+    case 20:
+      return "IQ4_NL";
+    case 21:
+      return "IQ3_S";
+    case 22:
+      return "IQ2_S";
+    case 23:
+      return "IQ4_XS";
+    case 24:
+      return "I8";
+    case 25:
+      return "I16";
+    case 26:
+      return "I32";
+    case 27:
+      return "I64";
+    case 28:
+      return "F64";
+    case 29:
+      return "IQ1_M";
+    case 34:
+      return "TQ1_0";
+    case 35:
+      return "TQ2_0";
+    case 39:
+      return "MXFP4";
+    default:
+      return "unknown";
   }
 }
 
 bool TensorDType(uint32_t type, DType& dtype) {
   switch (type) {
-    case 0: dtype = DType::kF32; return true;
-    case 1: dtype = DType::kF16; return true;
-    case 2: dtype = DType::kQ4_0; return true;
-    case 3: dtype = DType::kQ4_1; return true;
-    case 6: dtype = DType::kQ5_0; return true;
-    case 7: dtype = DType::kQ5_1; return true;
-    case 8: dtype = DType::kQ8_0; return true;
-    case 30: dtype = DType::kBF16; return true;
-    default: return false;
+    case 0:
+      dtype = DType::kF32;
+      return true;
+    case 1:
+      dtype = DType::kF16;
+      return true;
+    case 2:
+      dtype = DType::kQ4_0;
+      return true;
+    case 3:
+      dtype = DType::kQ4_1;
+      return true;
+    case 6:
+      dtype = DType::kQ5_0;
+      return true;
+    case 7:
+      dtype = DType::kQ5_1;
+      return true;
+    case 8:
+      dtype = DType::kQ8_0;
+      return true;
+    case 30:
+      dtype = DType::kBF16;
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -215,8 +257,9 @@ Status GgufParser::ParseValue(GgufEntry& entry) {
     return Truncated("a metadata value");
   }
   if (entry.type == GgufType::kBool && !AllBools(entry.bytes)) {
-    return FileError(file_.path_, entry.file_offset, "metadata \"{}\" is the bool {}, wanted 0 or 1",
-                     Printable(entry.key), entry.bytes[0]);
+    return FileError(file_.path_, entry.file_offset,
+                     "metadata \"{}\" is the bool {}, wanted 0 or 1", Printable(entry.key),
+                     entry.bytes[0]);
   }
   return OkStatus();
 }
@@ -228,8 +271,7 @@ Status GgufParser::ParseArray(GgufEntry& entry) {
     return Truncated("an array's head");
   }
   if (!IsKnownType(type) || type == static_cast<uint32_t>(GgufType::kArray)) {
-    return FileError(file_.path_, offset, "metadata \"{}\" is an array of {}",
-                     Printable(entry.key),
+    return FileError(file_.path_, offset, "metadata \"{}\" is an array of {}", Printable(entry.key),
                      IsKnownType(type) ? "arrays, which no model file needs"
                                        : fmt::format("type {}, wanted 0..12", type));
   }
@@ -238,11 +280,12 @@ Status GgufParser::ParseArray(GgufEntry& entry) {
   const bool strings = entry.element_type == GgufType::kString;
   const uint64_t element_bytes = strings ? 8 : NumberBytes(entry.element_type);
   if (entry.count > reader_.remaining() / element_bytes) {
-    return FileError(file_.path_, offset + 4,
-                     "metadata \"{}\" is an array of {} elements, wanted at most {} in the {} bytes "
-                     "left",
-                     Printable(entry.key), entry.count, reader_.remaining() / element_bytes,
-                     reader_.remaining());
+    return FileError(
+        file_.path_, offset + 4,
+        "metadata \"{}\" is an array of {} elements, wanted at most {} in the {} bytes "
+        "left",
+        Printable(entry.key), entry.count, reader_.remaining() / element_bytes,
+        reader_.remaining());
   }
   if (!strings) {
     reader_.Take(entry.count * element_bytes, entry.bytes);
@@ -329,10 +372,11 @@ Status GgufParser::ParseTensorInfo() {
   }
   if (!SetViewShape(tensor)) {
     const DTypeInfo info = GetDTypeInfo(tensor.view.dtype);
-    return FileError(file_.path_, offset,
-                     "tensor \"{}\" has shape {}, too large or not a multiple of the {} elements of "
-                     "a {} block",
-                     Printable(tensor.name), ShapeText(tensor.shape), info.block_size, info.name);
+    return FileError(
+        file_.path_, offset,
+        "tensor \"{}\" has shape {}, too large or not a multiple of the {} elements of "
+        "a {} block",
+        Printable(tensor.name), ShapeText(tensor.shape), info.block_size, info.name);
   }
   if (tensor.file_offset % file_.alignment_ != 0) {
     return FileError(file_.path_, type_offset + 4,

@@ -13,8 +13,8 @@ namespace {
 
 // Pieces with which published chat models end a turn or a document.
 constexpr std::array<std::string_view, 9> kEndPieces = {
-    "<|im_end|>",       "<|eot_id|>",    "<|eom_id|>",        "<end_of_turn>", "<|end|>",
-    "<|end_of_turn|>",  "<|endoftext|>", "<|end_of_text|>",   "</s>"};
+    "<|im_end|>",      "<|eot_id|>",    "<|eom_id|>",      "<end_of_turn>", "<|end|>",
+    "<|end_of_turn|>", "<|endoftext|>", "<|end_of_text|>", "</s>"};
 
 Status LengthError(const GgufFile& file, const char* key, size_t got, size_t wanted) {
   const GgufEntry* entry = file.Find(key);

@@ -12,9 +12,10 @@ Status CheckTokenizer(const std::string& path, const TokenizerData& data,
                       const ModelConfig& config) {
   // Embedding rows beyond the vocabulary are padding; tokens beyond the embedding are a fault.
   if (data.tokens.size() > static_cast<size_t>(config.vocab_size)) {
-    return InvalidArgument("{}: the vocabulary has {} tokens, wanted at most the {} rows of the "
-                           "embedding",
-                           path, data.tokens.size(), config.vocab_size);
+    return InvalidArgument(
+        "{}: the vocabulary has {} tokens, wanted at most the {} rows of the "
+        "embedding",
+        path, data.tokens.size(), config.vocab_size);
   }
   return OkStatus();
 }
@@ -28,9 +29,8 @@ Status LoadTokenizer(const GgufFile& file, LoadedModel& model) {
   HEADROOM_ASSIGN_OR_RETURN(model.eos_token_ids, ReadGgufEosIds(file, *data));
   StatusOr<std::unique_ptr<Tokenizer>> tokenizer = CreateTokenizer(std::move(*data));
   if (!tokenizer.ok()) {
-    return MakeStatus(tokenizer.status().code(),
-                      fmt::format("{}: tokenizer: {}", file.path(),
-                                  StatusMessage(tokenizer.status())));
+    return MakeStatus(tokenizer.status().code(), fmt::format("{}: tokenizer: {}", file.path(),
+                                                             StatusMessage(tokenizer.status())));
   }
   model.tokenizer = std::move(*tokenizer);
   HEADROOM_ASSIGN_OR_RETURN(model.chat_template, file.GetString("tokenizer.chat_template"));

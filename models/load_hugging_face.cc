@@ -128,8 +128,7 @@ StatusOr<LoadedModel> LoadHuggingFaceModel(const std::string& directory) {
   }
   HEADROOM_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, ReadTensors(directory, model));
   AlignTensors(tensors, model.weights.storage);
-  HEADROOM_RETURN_IF_ERROR(
-      FinishModel(tensors, TensorNaming::kHuggingFace, directory, model));
+  HEADROOM_RETURN_IF_ERROR(FinishModel(tensors, TensorNaming::kHuggingFace, directory, model));
   NoteUnreadTokenizer(directory);
   return model;
 }

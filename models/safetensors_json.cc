@@ -67,8 +67,8 @@ Status ParseShape(const json& shape, NamedTensor& tensor, const std::string& pat
     tensor.shape.push_back(*value);
   }
   if (!SetViewShape(tensor)) {
-    return InvalidArgument("{}: tensor \"{}\": shape {} is too large", path,
-                           Printable(tensor.name), ShapeText(tensor.shape));
+    return InvalidArgument("{}: tensor \"{}\": shape {} is too large", path, Printable(tensor.name),
+                           ShapeText(tensor.shape));
   }
   return OkStatus();
 }
@@ -84,10 +84,9 @@ StatusOr<SafetensorsEntry> ParseEntry(const std::string& name, const json& value
   }
   const json& dtype = value["dtype"];
   if (!ParseDType(dtype, entry.tensor.view.dtype)) {
-    return InvalidArgument("{}: tensor \"{}\" has dtype {}, wanted F32, F16 or BF16", path,
-                           Printable(name),
-                           dtype.is_string() ? Printable(dtype.get_ref<const std::string&>())
-                                             : dtype.type_name());
+    return InvalidArgument(
+        "{}: tensor \"{}\" has dtype {}, wanted F32, F16 or BF16", path, Printable(name),
+        dtype.is_string() ? Printable(dtype.get_ref<const std::string&>()) : dtype.type_name());
   }
   HEADROOM_RETURN_IF_ERROR(ParseShape(value["shape"], entry.tensor, path));
   const json& range = value["data_offsets"];
@@ -106,9 +105,8 @@ StatusOr<SafetensorsEntry> ParseEntry(const std::string& name, const json& value
 // A file beside the index: no separators, not hidden, not a step up.
 bool IsPlainFileName(const std::string& name) {
   return !name.empty() && name.size() <= kMaxFileNameBytes && name[0] != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return c > 0x20 && c < 0x7f && c != '/' && c != '\\';
-         });
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return c > 0x20 && c < 0x7f && c != '/' && c != '\\'; });
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ class KeyChecker final : public nlohmann::json_sax<json> {
   }
   bool key(string_t& key) override {
     if (!open_.back().insert(key).second) {
-      status_ = InvalidArgument("{}: key \"{}\" appears twice in one JSON object", path_,
-                                Printable(key));
+      status_ =
+          InvalidArgument("{}: key \"{}\" appears twice in one JSON object", path_, Printable(key));
       return false;
     }
     return true;

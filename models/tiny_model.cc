@@ -101,8 +101,7 @@ StatusOr<LoadedModel> MakeTinyModel() {
       tensors.push_back(MakeTensor(rule, stream++, *storage));
     }
   }
-  HEADROOM_RETURN_IF_ERROR(
-      FinishModel(tensors, TensorNaming::kHuggingFace, "builtin:tiny", model));
+  HEADROOM_RETURN_IF_ERROR(FinishModel(tensors, TensorNaming::kHuggingFace, "builtin:tiny", model));
   model.weights.storage.push_back(std::move(storage));
   return model;
 }

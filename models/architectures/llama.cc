@@ -107,10 +107,9 @@ void ReadRope(const GgufFile& file, MetadataReader& metadata, ModelConfig& confi
   }
   if (factors->shape.size() != 1 || factors->view.cols != config.head_dim / 2 ||
       IsQuantized(factors->view.dtype)) {
-    metadata.Accept(FileError(file.path(), factors->file_offset,
-                              "tensor \"rope_freqs.weight\" is {} {}, wanted [{}] f32",
-                              ShapeText(factors->shape), GetDTypeInfo(factors->view.dtype).name,
-                              config.head_dim / 2));
+    metadata.Accept(FileError(
+        file.path(), factors->file_offset, "tensor \"rope_freqs.weight\" is {} {}, wanted [{}] f32",
+        ShapeText(factors->shape), GetDTypeInfo(factors->view.dtype).name, config.head_dim / 2));
     return;
   }
   config.rope_freq_factors.resize(static_cast<size_t>(factors->view.cols));
@@ -134,8 +133,8 @@ StatusOr<ModelConfig> ConfigFromGguf(const GgufFile& file) {
       static_cast<float>(metadata.Float("llama.attention.layer_norm_rms_epsilon", 1e-5));
   const int32_t heads = config.num_attention_heads;
   const bool divides = heads > 0 && config.hidden_size % heads == 0;
-  config.head_dim = metadata.Int("llama.attention.key_length",
-                                 divides ? config.hidden_size / heads : 0);
+  config.head_dim =
+      metadata.Int("llama.attention.key_length", divides ? config.hidden_size / heads : 0);
   metadata.Expect("llama.attention.value_length", config.head_dim,
                   "keys and values of different widths are not supported");
   metadata.Expect("llama.expert_count", 0, "mixtures of experts are not supported");

@@ -36,8 +36,8 @@ std::string KnownArchitectures(TensorNaming naming) {
   std::string names;
   for (const Architecture& architecture : Architectures()) {
     names += names.empty() ? "" : ", ";
-    names += naming == TensorNaming::kGguf ? architecture.gguf_name
-                                           : architecture.hugging_face_name;
+    names +=
+        naming == TensorNaming::kGguf ? architecture.gguf_name : architecture.hugging_face_name;
   }
   return names;
 }

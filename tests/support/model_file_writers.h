@@ -44,7 +44,19 @@ class ByteWriter {
 
 // GGUF's numbers of value types and tensor types.
 enum GgufValueType : uint32_t {
-  kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
 };
 inline constexpr uint32_t kTensorF32 = 0;
 inline constexpr uint32_t kTensorF16 = 1;

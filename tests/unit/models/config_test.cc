@@ -41,11 +41,14 @@ TEST(ConfigTest, ListsEveryFaultAtOnce) {
 }
 
 TEST(ConfigTest, RefusesEachFieldOutOfRange) {
-  const std::vector<int32_t ModelConfig::*> fields = {
-      &ModelConfig::vocab_size,          &ModelConfig::hidden_size,
-      &ModelConfig::intermediate_size,   &ModelConfig::num_hidden_layers,
-      &ModelConfig::num_attention_heads, &ModelConfig::num_key_value_heads,
-      &ModelConfig::head_dim,            &ModelConfig::max_position_embeddings};
+  const std::vector<int32_t ModelConfig::*> fields = {&ModelConfig::vocab_size,
+                                                      &ModelConfig::hidden_size,
+                                                      &ModelConfig::intermediate_size,
+                                                      &ModelConfig::num_hidden_layers,
+                                                      &ModelConfig::num_attention_heads,
+                                                      &ModelConfig::num_key_value_heads,
+                                                      &ModelConfig::head_dim,
+                                                      &ModelConfig::max_position_embeddings};
   for (size_t i = 0; i < fields.size(); ++i) {
     for (const int32_t value : {0, -1, INT32_MIN, INT32_MAX}) {
       ModelConfig config = SmallConfig();

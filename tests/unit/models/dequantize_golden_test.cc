@@ -60,7 +60,9 @@ TEST_P(DequantizeGoldenTest, GivesTheSameFloats) {
 INSTANTIATE_TEST_SUITE_P(EveryFormat, DequantizeGoldenTest,
                          ::testing::Values(DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
                                            DType::kQ4_1, DType::kQ5_0, DType::kQ5_1),
-                         [](const auto& param) { return std::string(GetDTypeInfo(param.param).name); });
+                         [](const auto& param) {
+                           return std::string(GetDTypeInfo(param.param).name);
+                         });
 
 }  // namespace
 }  // namespace headroom::models

@@ -11,9 +11,9 @@
 namespace headroom::models {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::ByteWriter;
 using testing::GgufWriter;
+using ::testing::HasSubstr;
 using testing::TinyLlamaGguf;
 
 StatusOr<GgufFile> Parse(const std::vector<uint8_t>& bytes) {
@@ -50,10 +50,14 @@ TEST(GgufTest, ReadsEveryMetadataType) {
   const StatusOr<GgufFile> file = Parse(bytes);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->entries().size(), 16u);
-  const std::pair<const char*, int64_t> ints[] = {
-      {"u8", 200},           {"i8", -100},        {"u16", 60000},           {"i16", -30000},
-      {"u32", 4000000000},   {"i32", -2000000000}, {"u64", int64_t{1} << 62},
-      {"i64", -(int64_t{1} << 62)}};
+  const std::pair<const char*, int64_t> ints[] = {{"u8", 200},
+                                                  {"i8", -100},
+                                                  {"u16", 60000},
+                                                  {"i16", -30000},
+                                                  {"u32", 4000000000},
+                                                  {"i32", -2000000000},
+                                                  {"u64", int64_t{1} << 62},
+                                                  {"i64", -(int64_t{1} << 62)}};
   for (const auto& [key, value] : ints) {
     EXPECT_EQ(file->GetInt(key).value(), value) << key;
   }
@@ -181,7 +185,11 @@ std::vector<uint8_t> WithAlignment(uint32_t alignment) {
 const std::vector<Attack>& Attacks() {
   constexpr uint64_t kHuge = uint64_t{1} << 62;
   static const std::vector<Attack> attacks = {
-      {"four bytes", [] { return std::vector<uint8_t>{'G', 'G', 'U', 'F'}; }, "the version"},
+      {"four bytes",
+       [] {
+         return std::vector<uint8_t>{'G', 'G', 'U', 'F'};
+       },
+       "the version"},
       {"other magic", [] { return WithHeader([](GgufWriter& w) { w.magic = 0x47475546; }); },
        "not a GGUF file"},
       {"version 1", [] { return WithHeader([](GgufWriter& w) { w.version = 1; }); },
@@ -199,8 +207,8 @@ const std::vector<Attack>& Attacks() {
       {"huge string", [] { return WithString(UINT64_MAX); }, "a metadata string of"},
       {"string one too long", [] { return WithString(17); }, "a metadata string of 17 bytes"},
       {"huge array", [] { return WithArray(testing::kU64, kHuge, 64); }, "wanted at most 8"},
-      {"array whose bytes overflow", [] { return WithArray(testing::kU64, UINT64_MAX / 8 + 2, 64); },
-       "wanted at most 8"},
+      {"array whose bytes overflow",
+       [] { return WithArray(testing::kU64, UINT64_MAX / 8 + 2, 64); }, "wanted at most 8"},
       {"array of arrays", [] { return WithArray(testing::kArray, 1, 64); }, "array of arrays"},
       {"array of unknown type", [] { return WithArray(99, 1, 64); }, "type 99"},
       {"array of bad bools",
@@ -214,14 +222,14 @@ const std::vector<Attack>& Attacks() {
        "wanted at most 2"},
       {"bool 2", [] { return GgufWriter().Number<uint8_t>("b", testing::kBool, 2).Build(); },
        "the bool 2"},
-      {"unknown value type",
-       [] { return GgufWriter().Number<uint32_t>("key", 13, 0).Build(); }, "has type 13"},
+      {"unknown value type", [] { return GgufWriter().Number<uint32_t>("key", 13, 0).Build(); },
+       "has type 13"},
       {"duplicate key",
        [] { return GgufWriter().String("key", "aaaa").String("key", "bbbb").Build(); },
        "\"key\" appears twice"},
       {"empty key", [] { return GgufWriter().String("", "some text").Build(); }, "empty metadata"},
-      {"long key",
-       [] { return GgufWriter().String(std::string(65536, 'k'), "").Build(); }, "65536 bytes"},
+      {"long key", [] { return GgufWriter().String(std::string(65536, 'k'), "").Build(); },
+       "65536 bytes"},
       {"key with control bytes",
        [] { return GgufWriter().Number<uint8_t>("a\x1b[2Jb", testing::kBool, 7).Build(); },
        "\"a?[2Jb\""},
@@ -230,39 +238,111 @@ const std::vector<Attack>& Attacks() {
       {"alignment 2^31", [] { return WithAlignment(1u << 31); }, "power of two"},
       {"alignment of another type",
        [] { return GgufWriter().String("general.alignment", "32").Build(); }, "wanted an integer"},
-      {"no dimensions", [] { return WithTensors({{"t", {}, 0, 0}, {"u", {1}, 0, 0}}, 32); },
+      {"no dimensions",
+       [] {
+         return WithTensors({{"t", {}, 0, 0}, {"u", {1}, 0, 0}}, 32);
+       },
        "0 dimensions"},
-      {"five dimensions", [] { return WithTensors({{"t", {1, 1, 1, 1, 1}, 0, 0}}, 32); },
+      {"five dimensions",
+       [] {
+         return WithTensors({{"t", {1, 1, 1, 1, 1}, 0, 0}}, 32);
+       },
        "5 dimensions"},
-      {"dimension 0", [] { return WithTensors({{"t", {4, 0}, 0, 0}}, 32); }, "dimension 1"},
-      {"negative dimension", [] { return WithTensors({{"t", {UINT64_MAX}, 0, 0}}, 32); },
+      {"dimension 0",
+       [] {
+         return WithTensors({{"t", {4, 0}, 0, 0}}, 32);
+       },
+       "dimension 1"},
+      {"negative dimension",
+       [] {
+         return WithTensors({{"t", {UINT64_MAX}, 0, 0}}, 32);
+       },
        "dimension 0"},
       {"dimensions that overflow",
-       [] { return WithTensors({{"t", {4, kHuge, 4, 4}, 0, 0}}, 32); }, "too large"},
-      {"bytes that overflow", [] { return WithTensors({{"t", {kHuge}, 0, 0}}, 32); }, "too large"},
+       [] {
+         return WithTensors({{"t", {4, kHuge, 4, 4}, 0, 0}}, 32);
+       },
+       "too large"},
+      {"bytes that overflow",
+       [] {
+         return WithTensors({{"t", {kHuge}, 0, 0}}, 32);
+       },
+       "too large"},
       {"row that is no whole block",
-       [] { return WithTensors({{"t", {48, 2}, testing::kTensorQ4_0, 0}}, 64); }, "32 elements"},
-      {"unread tensor type", [] { return WithTensors({{"t", {256}, 12, 0}}, 256); },
+       [] {
+         return WithTensors({{"t", {48, 2}, testing::kTensorQ4_0, 0}}, 64);
+       },
+       "32 elements"},
+      {"unread tensor type",
+       [] {
+         return WithTensors({{"t", {256}, 12, 0}}, 256);
+       },
        "tensor \"t\" has type 12 (Q4_K), wanted F32"},
-      {"unknown tensor type", [] { return WithTensors({{"t", {256}, 4096, 0}}, 256); }, "4096"},
-      {"removed tensor type", [] { return WithTensors({{"t", {256}, 4, 0}}, 256); }, "type 4 "},
-      {"duplicate tensor", [] { return WithTensors({{"t", {8}, 0, 0}, {"t", {8}, 0, 32}}, 64); },
+      {"unknown tensor type",
+       [] {
+         return WithTensors({{"t", {256}, 4096, 0}}, 256);
+       },
+       "4096"},
+      {"removed tensor type",
+       [] {
+         return WithTensors({{"t", {256}, 4, 0}}, 256);
+       },
+       "type 4 "},
+      {"duplicate tensor",
+       [] {
+         return WithTensors({{"t", {8}, 0, 0}, {"t", {8}, 0, 32}}, 64);
+       },
        "\"t\" appears twice"},
-      {"empty tensor name", [] { return WithTensors({{"", {8}, 0, 0}}, 64); }, "empty tensor name"},
-      {"long tensor name", [] { return WithTensors({{std::string(1025, 't'), {8}, 0, 0}}, 64); },
+      {"empty tensor name",
+       [] {
+         return WithTensors({{"", {8}, 0, 0}}, 64);
+       },
+       "empty tensor name"},
+      {"long tensor name",
+       [] {
+         return WithTensors({{std::string(1025, 't'), {8}, 0, 0}}, 64);
+       },
        "1025 bytes"},
-      {"misaligned tensor", [] { return WithTensors({{"t", {7}, 0, 4}}, 64); }, "multiple of 32"},
-      {"overlap", [] { return WithTensors({{"t", {16}, 0, 0}, {"u", {8}, 0, 32}}, 96); },
+      {"misaligned tensor",
+       [] {
+         return WithTensors({{"t", {7}, 0, 4}}, 64);
+       },
+       "multiple of 32"},
+      {"overlap",
+       [] {
+         return WithTensors({{"t", {16}, 0, 0}, {"u", {8}, 0, 32}}, 96);
+       },
        "tensors overlap"},
-      {"same place", [] { return WithTensors({{"t", {8}, 0, 0}, {"u", {8}, 0, 0}}, 96); },
+      {"same place",
+       [] {
+         return WithTensors({{"t", {8}, 0, 0}, {"u", {8}, 0, 0}}, 96);
+       },
        "tensors overlap"},
-      {"gap", [] { return WithTensors({{"t", {8}, 0, 0}, {"u", {8}, 0, 64}}, 96); },
+      {"gap",
+       [] {
+         return WithTensors({{"t", {8}, 0, 0}, {"u", {8}, 0, 64}}, 96);
+       },
        "leave a gap"},
-      {"gap at the start", [] { return WithTensors({{"t", {8}, 0, 32}}, 96); }, "leave a gap"},
-      {"offset past the end", [] { return WithTensors({{"t", {8}, 0, kHuge}}, 32); }, "gap"},
-      {"size past the end", [] { return WithTensors({{"t", {9}, 0, 0}}, 32); },
+      {"gap at the start",
+       [] {
+         return WithTensors({{"t", {8}, 0, 32}}, 96);
+       },
+       "leave a gap"},
+      {"offset past the end",
+       [] {
+         return WithTensors({{"t", {8}, 0, kHuge}}, 32);
+       },
+       "gap"},
+      {"size past the end",
+       [] {
+         return WithTensors({{"t", {9}, 0, 0}}, 32);
+       },
        "needs 36 bytes"},
-      {"no data at all", [] { return WithTensors({{"t", {8}, 0, 0}}, 0); }, "which holds 0 bytes"},
+      {"no data at all",
+       [] {
+         return WithTensors({{"t", {8}, 0, 0}}, 0);
+       },
+       "which holds 0 bytes"},
   };
   return attacks;
 }

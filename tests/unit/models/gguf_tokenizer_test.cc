@@ -11,8 +11,8 @@ namespace headroom::models {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::GgufWriter;
+using ::testing::HasSubstr;
 
 GgufWriter Vocabulary() {
   GgufWriter file;
@@ -113,10 +113,10 @@ TEST(GgufTokenizerTest, ReadsPublishedVocabularies) {
     const char* pre;
     size_t num_tokens;
   };
-  for (const Expected& expected : {Expected{"llama-spm", "llama", "default", 32000},
-                                   Expected{"phi-3", "llama", "default", 32064},
-                                   Expected{"gpt-2", "gpt2", "gpt-2", 50257},
-                                   Expected{"deepseek-llm", "gpt2", "deepseek-llm", 102400}}) {
+  for (const Expected& expected :
+       {Expected{"llama-spm", "llama", "default", 32000},
+        Expected{"phi-3", "llama", "default", 32064}, Expected{"gpt-2", "gpt2", "gpt-2", 50257},
+        Expected{"deepseek-llm", "gpt2", "deepseek-llm", 102400}}) {
     const auto path =
         testing::SharedDataPath(std::string("tokenizers/") + expected.file + ".vocab.gguf");
     if (!path.has_value()) {

@@ -66,9 +66,8 @@ TEST(HfConfigTest, ReadsEosAsNumberListOrNull) {
 }
 
 TEST(HfConfigTest, ReadsRopeScalingOfOldAndNewFiles) {
-  const std::string llama3 =
-      R"("factor":32.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
-      R"("original_max_position_embeddings":8192)";
+  const std::string llama3 = R"("factor":32.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
+                             R"("original_max_position_embeddings":8192)";
   for (const std::string& text :
        {R"(,"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3",)" + llama3 + "}",
         R"(,"rope_parameters":{"rope_type":"llama3","rope_theta":500000.0,)" + llama3 + "}"}) {

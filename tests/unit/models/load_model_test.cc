@@ -13,9 +13,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::GgufWriter;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::GgufWriter;
 using testing::TemporaryFolder;
 using testing::TinyLlamaGguf;
 
@@ -28,7 +28,6 @@ std::string ErrorOf(const GgufWriter& writer) {
   const TemporaryFolder folder("load_model_gguf");
   return ErrorOf(folder.Write("m.gguf", writer.Build()));
 }
-
 
 TEST(LoadModelTest, ReadsALlamaFromGguf) {
   const TemporaryFolder folder("load_model_llama");
@@ -82,7 +81,7 @@ TEST(LoadModelTest, ReadsFrequencyFactorsAndLinearScaling) {
 
 TEST(LoadModelTest, ReportsMissingExtraAndMisshapedTensorsTogether) {
   GgufWriter writer = TinyLlamaGguf();
-  writer.tensors[3].name = "blk.0.attn_qkv.weight";        // attn_q is missing, this is extra
+  writer.tensors[3].name = "blk.0.attn_qkv.weight";  // attn_q is missing, this is extra
   std::swap(writer.tensors[10].dims[0], writer.tensors[10].dims[1]);  // ffn_down
   EXPECT_THAT(ErrorOf(writer),
               AllOf(HasSubstr("1 missing: \"blk.0.attn_q.weight\""),
@@ -164,7 +163,7 @@ TEST(LoadModelTest, BuiltinTinyHasATokenizerATemplateAndTheSameWeightsEachTime) 
   EXPECT_NE(a.data, b.data);
   EXPECT_EQ(0, std::memcmp(a.data, b.data, static_cast<size_t>(a.num_bytes())));
   const auto* values = static_cast<const uint16_t*>(a.data);
-  EXPECT_EQ(values[0], 0);        // byte 0 never wins
+  EXPECT_EQ(values[0], 0);  // byte 0 never wins
   EXPECT_NE(values['a' * 64], 0);
 }
 
@@ -175,7 +174,8 @@ TEST(LoadModelTest, NamesTheBuiltinModelsWhenAskedForAnother) {
 }
 
 TEST(LoadModelTest, SaysWhatIsWrongWithAPath) {
-  EXPECT_THAT(ErrorOf("/nonexistent/model.gguf"), HasSubstr("/nonexistent/model.gguf: cannot open"));
+  EXPECT_THAT(ErrorOf("/nonexistent/model.gguf"),
+              HasSubstr("/nonexistent/model.gguf: cannot open"));
   const TemporaryFolder folder("load_model_empty");
   EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("config.json: cannot open"));
   EXPECT_THAT(ErrorOf(folder.Write("empty.gguf", std::string_view(""))),

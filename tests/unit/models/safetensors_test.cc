@@ -12,10 +12,9 @@ namespace {
 using ::testing::HasSubstr;
 using testing::Safetensors;
 
-constexpr const char* kTwoTensors =
-    R"({"__metadata__":{"format":"pt"},)"
-    R"("b":{"dtype":"F16","shape":[2,3],"data_offsets":[8,20]},)"
-    R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )";
+constexpr const char* kTwoTensors = R"({"__metadata__":{"format":"pt"},)"
+                                    R"("b":{"dtype":"F16","shape":[2,3],"data_offsets":[8,20]},)"
+                                    R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )";
 
 std::string ErrorOf(const std::vector<uint8_t>& bytes) {
   const StatusOr<std::vector<NamedTensor>> tensors = ParseSafetensors(bytes, "m.safetensors");
@@ -141,8 +140,8 @@ TEST(SafetensorsIndexTest, ReadsTheWeightMap) {
 }
 
 TEST(SafetensorsIndexTest, RefusesNamesThatLeaveTheFolder) {
-  for (const char* name : {"../x", "/etc/passwd", "a/b", "..", ".", "", "a\\\\b", ".hidden",
-                           "a\\u0000b", "a\\nb"}) {
+  for (const char* name :
+       {"../x", "/etc/passwd", "a/b", "..", ".", "", "a\\\\b", ".hidden", "a\\u0000b", "a\\nb"}) {
     const std::string text = std::string(R"({"weight_map":{"t":")") + name + "\"}}";
     EXPECT_THAT(StatusMessage(ParseSafetensorsIndex(text, "i").status()),
                 HasSubstr("wanted the plain name"))
