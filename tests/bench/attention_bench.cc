@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention_ops.h"
-#include "tests/bench/bf16_peak.h"
+#include "tests/bench/peak.h"
 
 namespace headroom::kernels {
 namespace {
@@ -36,6 +36,12 @@ double BestSeconds(int num_tries, const std::function<void()>& body) {
     best = std::min(best, SecondsOf(body));
   }
   return best;
+}
+
+double Bf16PeakGflops() {
+  constexpr int64_t kNumSteps = 20000;
+  const double seconds = BestSeconds(100, [] { bench::RunBf16Peak(kNumSteps); });
+  return static_cast<double>(kNumSteps) * bench::Bf16OpsPerStep() / seconds * 1e-9;
 }
 
 // One layer's cache of one sequence, filled with small numbers.
