@@ -6,10 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/kv/prefill_plan.h"
+#include "kernels/ref/ref_backend.h"
 #include "tests/support/forward_driver.h"
+#include "tests/support/forwarding_backend.h"
 #include "tests/support/kv_fixture.h"
 
 namespace headroom::engine {
@@ -122,6 +126,54 @@ TEST(KvCacheTest, TypedStreamingHoldsEveryHeadToItsBudgetPlusAPage) {
     }
   }
   EXPECT_EQ(longest, 36);
+}
+
+// Remembers what every call of WindowScores was asked for.
+class WindowScoresRecorder final : public ::headroom::testing::ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  struct Call {
+    std::vector<int32_t> visible;
+    int32_t num_columns = 0;
+    int32_t num_slots = 0;
+    kernels::PoolKind pool = kernels::PoolKind::kMax;
+    int32_t pool_width = 0;
+  };
+  void WindowScores(const kernels::WindowScoresParams& params) override {
+    calls.push_back({.visible = {params.visible, params.visible + params.num_window_rows},
+                     .num_columns = params.num_columns,
+                     .num_slots = params.heads[0].num_slots,
+                     .pool = params.pool,
+                     .pool_width = params.pool_width});
+    ForwardingBackend::WindowScores(params);
+  }
+  std::vector<Call> calls;
+};
+
+TEST(KvCacheTest, EveryWindowRowSeesItselfAndTheWindowIsNotScored) {
+  auto backend = std::make_unique<WindowScoresRecorder>(kernels::CreateRefBackend());
+  WindowScoresRecorder& recorder = *backend;
+  KvFixtureOptions options;
+  KvFixture fixture(::headroom::testing::MakeTinyModel(options.shape), options, std::move(backend));
+  ForwardDriver driver(fixture.model(), fixture.cache());
+  DrivenSequence sequence = MakeSequence(MakeKvSpec("fastkv", 200'000, 400'000), 100, 0, 3);
+  sequence.spec.pool = kernels::PoolKind::kAvg;
+  sequence.spec.pool_width = 5;
+  sequence.content_end = 98;  // two template rows: a window of six
+  driver.Open(sequence);
+  driver.Prefill(sequence);
+  // Layer 0, layer 1 (T: scored once, for its own slots and for the rows), layer 2 on 40 rows.
+  ASSERT_EQ(recorder.calls.size(), 3u);
+  for (size_t layer = 0; layer < 3; ++layer) {
+    const WindowScoresRecorder::Call& call = recorder.calls[layer];
+    const int32_t num_slots = layer < 2 ? 100 : 40;
+    EXPECT_EQ(call.num_slots, num_slots);
+    EXPECT_EQ(call.num_columns, num_slots - 6);
+    EXPECT_THAT(call.visible, ElementsAre(num_slots - 5, num_slots - 4, num_slots - 3,
+                                          num_slots - 2, num_slots - 1, num_slots));
+    EXPECT_EQ(call.pool, kernels::PoolKind::kAvg);
+    EXPECT_EQ(call.pool_width, 5);
+  }
 }
 
 TEST(KvCacheTest, ClosingAtAnyMomentReturnsEveryPage) {
