@@ -2,7 +2,7 @@
 // chosen at run time, on a pool of its own.
 //
 // Every result is the same bit for bit on every ISA and with any number of threads. Linear layers
-// of GGUF's block formats run on int8 activations in blocks of 32 (core Q), bf16 weights and
+// of GGUF's block formats run on 16-bit activations in blocks of 32 (core Q), bf16 weights and
 // f32/f16 weights that are all exact in bf16 on bf16 activations (core F), other f32/f16 weights in
 // f32 (core P).
 #pragma once
