@@ -82,8 +82,9 @@ models::LoadedModel MakeModel(DType dtype) {
   return model;
 }
 
-Request MakeWithPolicy(RequestId id, int32_t policy, int32_t num_prompt, int32_t num_new) {
-  Request request = testing::MakeRequest(id, num_prompt, num_new, id * 31 + 7, kVocab);
+Request MakeWithPolicy(RequestId id, int32_t policy, int32_t num_prompt, int32_t num_new,
+                       int32_t vocab_size = kVocab) {
+  Request request = testing::MakeRequest(id, num_prompt, num_new, id * 31 + 7, vocab_size);
   request.content_end = num_prompt - 1;
   const KvPolicySpec specs[] = {
       MakeKvSpec("full", kPpm, kPpm),
@@ -239,6 +240,40 @@ INSTANTIATE_TEST_SUITE_P(
       return fmt::format("{}_kv_{}", GetDTypeInfo(std::get<0>(tested.param)).name,
                          f32 ? "f32" : "bf16");
     });
+
+// The trained needle model has what random weights lack: heads that look far back.
+TEST(InvarianceTest, OnTheNeedleModel) {
+  KvFixtureOptions options;
+  options.num_pages = 8192;
+  std::map<RequestId, Result> expected;
+  for (const char* isa : {"scalar", "avx2", "avx512"}) {
+    if (!kernels::CpuSupportsIsa(isa)) {
+      continue;
+    }
+    auto model = models::LoadModel("builtin:needle-1hop");
+    ASSERT_TRUE(model.ok()) << StatusMessage(model.status());
+    options.tsp_layer = std::max(0, model->config.num_hidden_layers / 2 - 1);
+    const int32_t vocab_size = model->config.vocab_size;
+    auto backend = kernels::CreateCpuBackend({.isa = isa, .num_threads = 2});
+    ASSERT_TRUE(backend.ok()) << StatusMessage(backend.status());
+    KvFixture fixture(std::move(model).value(), options, std::move(backend).value());
+    std::vector<Request> requests;
+    for (int32_t policy = 0; policy < 4; ++policy) {
+      requests.push_back(MakeWithPolicy(static_cast<RequestId>(policy) + 1, policy,
+                                        130 + 7 * policy, 8, vocab_size));
+    }
+    if (expected.empty()) {
+      for (const Request& request : requests) {
+        expected.merge(RunTogether(fixture, 512, {request}));
+      }
+    }
+    const auto together = RunTogether(fixture, 31, requests);
+    for (const Request& request : requests) {
+      EXPECT_TRUE(together.at(request.id) == expected.at(request.id))
+          << isa << ", " << request.kv.policy;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace headroom::engine
