@@ -37,6 +37,25 @@ std::string Suggest(const Command& command, const std::vector<std::string>& argu
   return "";
 }
 
+// What is wrong with a command line of which no subcommand could be taken.
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments,
+                           const std::string& otherwise) {
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->parsed()) {
+      return otherwise;
+    }
+    known.push_back(command->get_name());
+  }
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with("-")) {
+      return fmt::format("{}: no such subcommand; did you mean {}?", argument,
+                         NearestName(argument, known));
+    }
+  }
+  return otherwise;
+}
+
 int Run(std::vector<std::string> arguments) {
   CLI::App app{
       "Headroom: an LLM inference server whose KV cache adapts to each head and each request.\n"
@@ -52,7 +71,9 @@ int Run(std::vector<std::string> arguments) {
   bench->require_subcommand(1);
   std::vector<Command> commands = {
       {"serve", app.add_subcommand("serve", "Serve a model over HTTP"), {}},
-      {"generate", app.add_subcommand("generate", "One prompt from the command line, streamed"), {}},
+      {"generate",
+       app.add_subcommand("generate", "One prompt from the command line, streamed"),
+       {}},
       {"inspect", app.add_subcommand("inspect", "What a model file holds"), {}},
       {"tokenize", app.add_subcommand("tokenize", "Text to token ids and back"), {}},
       {"bench engine", bench->add_subcommand("engine", "Prefill and decode speed at depth"), {}},
@@ -81,7 +102,7 @@ int Run(std::vector<std::string> arguments) {
       }
     }
     std::fprintf(stderr, "headroom: error: %s%s\nRun headroom --help for the commands.\n",
-                 error.what(), hint.c_str());
+                 UnknownCommand(app, original, error.what()).c_str(), hint.c_str());
     return kExitConfiguration;
   }
 

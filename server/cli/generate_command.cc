@@ -220,10 +220,14 @@ CommandRunner AddGenerateCommand(CLI::App* command) {
   command->add_option("--temperature", flags->temperature, "0: greedy")
       ->capture_default_str()
       ->check(FiniteDecimal());
-  command->add_option("--top-p", flags->top_p)->capture_default_str()->check(FiniteDecimal());
+  command->add_option("--top-p", flags->top_p, "sample among the likeliest tokens of this mass")
+      ->capture_default_str()
+      ->check(FiniteDecimal());
   command->add_option("--top-k", flags->top_k, "0: off")->capture_default_str();
-  command->add_option("--min-p", flags->min_p)->capture_default_str()->check(FiniteDecimal());
-  command->add_option("--seed", flags->seed)->capture_default_str();
+  command->add_option("--min-p", flags->min_p, "drop tokens below this share of the likeliest")
+      ->capture_default_str()
+      ->check(FiniteDecimal());
+  command->add_option("--seed", flags->seed, "of the sampler")->capture_default_str();
   command->add_option("--stop", flags->stop, "a string that ends the answer; may be repeated");
   command->add_flag("--ignore-eos", flags->ignore_eos, "go on after the model's end token");
   command->add_option("--kv-trace", flags->kv_trace,
