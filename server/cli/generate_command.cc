@@ -132,7 +132,8 @@ class Printer {
     }
     const double prefill_s = static_cast<double>(first_token_ns_ - start_ns_) * 1e-9;
     const double decode_s = static_cast<double>(clock_.NowNs() - first_token_ns_) * 1e-9;
-    std::fprintf(stderr, "prompt %lld tokens in %.2f s (%.0f tok/s), answer %lld tokens (%.1f tok/s)\n",
+    std::fprintf(stderr,
+                 "prompt %lld tokens in %.2f s (%.0f tok/s), answer %lld tokens (%.1f tok/s)\n",
                  static_cast<long long>(end.usage.prompt_tokens), prefill_s,
                  static_cast<double>(end.usage.prompt_tokens) / std::max(prefill_s, 1e-9),
                  static_cast<long long>(end.usage.completion_tokens),
