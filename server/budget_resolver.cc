@@ -15,15 +15,14 @@ using engine::kPpm;
 constexpr std::array<std::string_view, 8> kUnbuiltPolicies = {
     "h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer", "gemfilter", "fastgen", "adaptive"};
 
-std::string RatioText(int64_t ppm) {
-  std::string text = fmt::format("{}.{:06d}", ppm / kPpm, ppm % kPpm);
-  while (text.back() == '0') {
-    text.pop_back();
+// A field's name as the client wrote it in this source.
+std::string ParamIn(const std::string& source, std::string_view name) {
+  if (source != "header") {
+    return std::string(name);
   }
-  if (text.back() == '.') {
-    text.pop_back();
-  }
-  return text;
+  std::string param = "x-" + std::string(name);
+  std::replace(param.begin(), param.end(), '_', '-');
+  return param;
 }
 
 // Takes one field after the other: the first source that names it wins.
@@ -44,14 +43,7 @@ class FieldReader {
   }
 
   // The name as the client wrote it in the source that the last Take read from.
-  std::string Param(std::string_view name) const {
-    if (source_ != "header") {
-      return std::string(name);
-    }
-    std::string param = "x-" + std::string(name);
-    std::replace(param.begin(), param.end(), '_', '-');
-    return param;
-  }
+  std::string Param(std::string_view name) const { return ParamIn(source_, name); }
 
   // Records what was asked.
   void Note(std::string_view name, std::string value_text) {
@@ -273,9 +265,22 @@ class Resolver {
     }
     const Status valid = policies_.Find(spec().policy)->Validate(spec());
     if (!valid.ok()) {
-      return PolicyUnsupported(StatusMessage(valid), "kv_policy");
+      return PolicyUnsupported(StatusMessage(valid), ParamOfFault(StatusMessage(valid)));
     }
     return std::nullopt;
+  }
+
+  // The policy where the client named one; else the field that the policy, chosen for the client,
+  // cannot use: the message starts with its name.
+  std::string ParamOfFault(const std::string& message) const {
+    const std::string field = message.substr(0, message.find_first_of(": "));
+    const ResolvedBudget::Field* found = nullptr;
+    for (const ResolvedBudget::Field& asked : resolved_.asked) {
+      if (asked.name == "kv_policy" || (found == nullptr && asked.name == field)) {
+        found = &asked;
+      }
+    }
+    return found == nullptr ? "kv_policy" : ParamIn(found->source, found->name);
   }
 
   // What a strict request refuses before anything runs; otherwise the receipt tells.
@@ -288,10 +293,8 @@ class Resolver {
       }
       resolved_.reasons.push_back("budget_conflict");
     }
-    const bool cuts_kv = spec().retention_ppm < kPpm || spec().retention_tokens.has_value();
-    const bool cuts_rows = spec().tsp_ppm < kPpm || spec().tsp_tokens.has_value();
-    const bool is_short = (cuts_kv && prompt_tokens_ < spec().min_prompt) ||
-                          (cuts_rows && prompt_tokens_ < spec().tsp_min_prompt);
+    const bool is_short = engine::RetentionIsShort(spec(), prompt_tokens_) ||
+                          engine::TspIsShort(spec(), prompt_tokens_);
     if (is_short && spec().strict) {
       return BadRequest(
           "budget_not_exact",
@@ -320,6 +323,17 @@ std::variant<ResolvedBudget, ApiError> ResolveBudget(const BudgetFields& body,
                                                      const engine::KvPolicyRegistry& policies,
                                                      int64_t prompt_tokens) {
   return Resolver(body, header, policies, prompt_tokens).Run();
+}
+
+std::string RatioText(int64_t ppm) {
+  std::string text = fmt::format("{}.{:06d}", ppm / kPpm, ppm % kPpm);
+  while (text.back() == '0') {
+    text.pop_back();
+  }
+  if (text.back() == '.') {
+    text.pop_back();
+  }
+  return text;
 }
 
 std::optional<int64_t> ParseRatioPpm(std::string_view text) {

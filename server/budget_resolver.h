@@ -28,7 +28,7 @@ struct ResolvedBudget {
     std::string source;
   };
   std::vector<Field> asked;
-  std::vector<std::string> reasons;  // known before prefill: no_head_map, budget_conflict, short_prompt
+  std::vector<std::string> reasons;  // known before prefill: no_head_map, budget_conflict, floor
 };
 
 // `prompt_tokens` decides short prompts under kv_strict.
@@ -42,5 +42,7 @@ std::variant<ResolvedBudget, ApiError> ResolveBudget(const BudgetFields& body,
 std::optional<int64_t> ParseRatioPpm(std::string_view text);
 // A ratio as a JSON number; nothing when it has more than six decimal places.
 std::optional<int64_t> RatioToPpm(double value);
+// Parts per million (>= 0) as the shortest decimal: "0.2", "0.000001", "1".
+std::string RatioText(int64_t ppm);
 
 }  // namespace headroom::server

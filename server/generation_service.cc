@@ -32,8 +32,8 @@ struct GenerationService::Impl {
   Impl(Runtime& runtime_in, const Clock& clock_in) : runtime(runtime_in), clock(clock_in) {}
 
   std::optional<ApiError> CheckModel(const GenerationRequest& request) const;
-  std::optional<ApiError> CheckBudgetExact(const ResolvedBudget& budget,
-                                           const engine::PromptInfo& prompt) const;
+  std::optional<ApiError> CheckBudgetExact(const engine::PromptInfo& prompt,
+                                           ResolvedBudget* budget) const;
   std::optional<ApiError> ChooseMaxTokens(const GenerationRequest& request,
                                           engine::Request* engine_request) const;
   std::optional<ApiError> PreparePrompt(const GenerationRequest& request, const Prompt& prompt,
@@ -56,20 +56,23 @@ std::optional<ApiError> GenerationService::Impl::CheckModel(
   return error;
 }
 
-// Under kv_strict a must-keep set that overruns the budget is refused before anything runs.
+// A must-keep set that overruns the budget is noted; under kv_strict it is refused before anything
+// runs.
 std::optional<ApiError> GenerationService::Impl::CheckBudgetExact(
-    const ResolvedBudget& budget, const engine::PromptInfo& prompt) const {
-  if (!budget.spec.strict) {
-    return std::nullopt;
-  }
-  const engine::KvPolicy& policy = *runtime.policies().Find(budget.spec.policy);
+    const engine::PromptInfo& prompt, ResolvedBudget* budget) const {
+  const engine::KvPolicySpec& spec = budget->spec;
+  const engine::KvPolicy& policy = *runtime.policies().Find(spec.policy);
   const engine::KvModelShape& shape = runtime.shape();
-  bool overran = policy.PlanPhases(budget.spec, shape, prompt).size() > 1 &&
-                 policy.PlanTsp(budget.spec, shape, prompt).overran;
+  bool overran = engine::TspApplies(spec, prompt.num_tokens) &&
+                 policy.PlanTsp(spec, shape, prompt).overran;
   for (int32_t layer = 0; layer < shape.num_layers && !overran; ++layer) {
-    overran = policy.PlanPrefill(budget.spec, shape, prompt, layer, prompt.num_tokens).overran;
+    overran = policy.PlanPrefill(spec, shape, prompt, layer, prompt.num_tokens).overran;
   }
   if (!overran) {
+    return std::nullopt;
+  }
+  if (!spec.strict) {
+    budget->reasons.push_back("floor");
     return std::nullopt;
   }
   return BadRequest("budget_not_exact",
@@ -152,7 +155,7 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
   engine::PromptInfo info;
   info.num_tokens = static_cast<int32_t>(base.prompt_ids.size());
   info.content_end = base.content_end;
-  if (auto error = CheckBudgetExact(resolved, info)) {
+  if (auto error = CheckBudgetExact(info, &resolved)) {
     return error;
   }
   if (request.timeout_s.has_value()) {

@@ -145,7 +145,10 @@ std::optional<ApiError> ValidateSampling(const GenerationRequest& request,
   }
   if (request.num_logprobs.has_value()) {
     if (*request.num_logprobs < 0 || *request.num_logprobs > 20) {
-      return OutOfRangeError("top_logprobs", static_cast<double>(*request.num_logprobs), "0 to 20");
+      const bool chat = !request.prompts.empty() &&
+                        std::holds_alternative<ChatPrompt>(request.prompts.front());
+      return OutOfRangeError(chat ? "top_logprobs" : "logprobs",
+                             static_cast<double>(*request.num_logprobs), "0 to 20");
     }
     sampling->num_logprobs = static_cast<int32_t>(*request.num_logprobs);
   }

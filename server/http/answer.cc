@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "base/log.h"
@@ -12,10 +13,6 @@ namespace {
 namespace asio = boost::asio;
 
 std::string Sse(const std::string& json) { return "data: " + json + "\n\n"; }
-
-std::string RatioHeader(int64_t ppm) {
-  return fmt::format("{:g}", static_cast<double>(ppm) / static_cast<double>(engine::kPpm));
-}
 
 ApiError ShuttingDown() {
   ApiError error;
@@ -55,33 +52,47 @@ void Answer::Start(std::string body, Session::Headers headers) {
   auto self = shared_from_this();
   auto job = [self, body = std::move(body), headers = std::move(headers)] {
     auto outcome = std::make_shared<Outcome>();
-    auto parsed = ParseBody(self->endpoint_, body);
-    auto budget = ParseBudgetHeaders(headers);
-    if (auto* error = std::get_if<ApiError>(&parsed)) {
-      outcome->error = std::move(*error);
-    } else if (auto* fault = std::get_if<ApiError>(&budget)) {
-      outcome->error = std::move(*fault);
-    } else {
-      outcome->request = std::move(std::get<ParsedBody>(parsed).request);
-      outcome->num_unknown_fields = std::get<ParsedBody>(parsed).num_unknown_fields;
-      outcome->request.header_budget = std::move(std::get<BudgetFields>(budget));
-      auto wake = [weak = std::weak_ptr<Answer>(self), &io = self->context_.io] {
-        asio::post(io, [weak] {
-          if (auto answer = weak.lock()) {
-            answer->OnWake();
-          }
-        });
-      };
-      auto submitted = self->context_.service.Submit(outcome->request, std::move(wake));
-      if (auto* refused = std::get_if<ApiError>(&submitted)) {
-        outcome->error = std::move(*refused);
-      } else {
-        outcome->submission = std::move(std::get<Submission>(submitted));
-      }
+    try {
+      self->ParseAndSubmit(body, headers, outcome.get());
+    } catch (const std::exception& error) {
+      // Memory ran out, or a bug: this request fails, the others go on.
+      LogError("event=request_failed request_id={} reason=\"{}\"", self->session_->request_id(),
+               error.what());
+      outcome->error = FromStatus(Internal("the request could not be processed"));
     }
     asio::post(self->context_.io, [self, outcome] { self->OnSubmitted(outcome); });
   };
   asio::post(context_.frontend, std::move(job));
+}
+
+void Answer::ParseAndSubmit(const std::string& body, const Session::Headers& headers,
+                            Outcome* outcome) {
+  auto parsed = ParseBody(endpoint_, body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) {
+    outcome->error = std::move(*error);
+    return;
+  }
+  auto budget = ParseBudgetHeaders(headers);
+  if (auto* error = std::get_if<ApiError>(&budget)) {
+    outcome->error = std::move(*error);
+    return;
+  }
+  outcome->request = std::move(std::get<ParsedBody>(parsed).request);
+  outcome->num_unknown_fields = std::get<ParsedBody>(parsed).num_unknown_fields;
+  outcome->request.header_budget = std::move(std::get<BudgetFields>(budget));
+  auto wake = [weak = weak_from_this(), &io = context_.io] {
+    asio::post(io, [weak] {
+      if (auto answer = weak.lock()) {
+        answer->OnWake();
+      }
+    });
+  };
+  auto submitted = context_.service.Submit(outcome->request, std::move(wake));
+  if (auto* refused = std::get_if<ApiError>(&submitted)) {
+    outcome->error = std::move(*refused);
+  } else {
+    outcome->submission = std::move(std::get<Submission>(submitted));
+  }
 }
 
 void Answer::OnSubmitted(std::shared_ptr<Outcome> outcome) {
@@ -125,8 +136,8 @@ void Answer::OnSubmitted(std::shared_ptr<Outcome> outcome) {
 Session::Headers Answer::BudgetHeaders() const {
   const engine::KvPolicySpec& spec = submission_->budgets[0].spec;
   return {{"x-kv-policy", spec.policy},
-          {"x-kv-retention", RatioHeader(spec.retention_ppm)},
-          {"x-tsp-ratio", RatioHeader(spec.tsp_ppm)}};
+          {"x-kv-retention", RatioText(spec.retention_ppm)},
+          {"x-tsp-ratio", RatioText(spec.tsp_ppm)}};
 }
 
 void Answer::OnWake() {

@@ -34,6 +34,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
  private:
   struct Outcome;  // of the front-end job
 
+  // Front-end pool.
+  void ParseAndSubmit(const std::string& body, const Session::Headers& headers, Outcome* outcome);
   void OnSubmitted(std::shared_ptr<Outcome> outcome);
   void OnWake();
   void Pump();

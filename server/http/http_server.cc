@@ -45,20 +45,21 @@ struct HttpServer::Impl {
   Impl(const HttpOptions& options, Runtime& runtime, GenerationService& service,
        ServerMetrics& metrics, const Lifecycle& lifecycle, const Clock& clock)
       : frontend(static_cast<size_t>(options.frontend_threads)),
-        context(options, runtime, service, metrics, lifecycle, clock, io, frontend),
         acceptor(io),
         retry(io),
         work(asio::make_work_guard(io)) {
-    context.id_prefix = RandomPrefix();
+    context = std::make_unique<HttpContext>(options, runtime, service, metrics, lifecycle, clock,
+                                            io, frontend);
+    context->id_prefix = RandomPrefix();
   }
 
   Status Listen();
   void Accept();
   void OnAccept(boost::system::error_code error, tcp::socket socket);
 
+  std::unique_ptr<HttpContext> context;  // first: sessions that `io` still holds end after the rest
   asio::io_context io;
   asio::thread_pool frontend;
-  HttpContext context;
   tcp::acceptor acceptor;
   asio::steady_timer retry;
   asio::executor_work_guard<asio::io_context::executor_type> work;
@@ -69,7 +70,7 @@ struct HttpServer::Impl {
 
 Status HttpServer::Impl::Listen() {
   boost::system::error_code error;
-  const HttpOptions& options = context.options;
+  const HttpOptions& options = context->options;
   const auto address = asio::ip::make_address(options.host, error);
   if (error) {
     return InvalidArgument("--host: wanted an IP address such as 127.0.0.1");
@@ -113,12 +114,12 @@ void HttpServer::Impl::OnAccept(boost::system::error_code error, tcp::socket soc
     });
     return;
   }
-  if (context.num_connections.load() >= context.options.max_connections) {
+  if (context->num_connections.load() >= context->options.max_connections) {
     boost::system::error_code ignored;
     socket.non_blocking(true, ignored);
     socket.write_some(asio::buffer(TooManyConnections()), ignored);
   } else {
-    std::make_shared<Session>(std::move(socket), context)->Start();
+    std::make_shared<Session>(std::move(socket), *context)->Start();
   }
   Accept();
 }
@@ -144,8 +145,8 @@ void HttpServer::Start() {
   impl_->thread = std::thread([this] { impl_->io.run(); });
 }
 
-int64_t HttpServer::num_connections() const { return impl_->context.num_connections.load(); }
-int64_t HttpServer::num_answers() const { return impl_->context.num_answers.load(); }
+int64_t HttpServer::num_connections() const { return impl_->context->num_connections.load(); }
+int64_t HttpServer::num_answers() const { return impl_->context->num_answers.load(); }
 
 void HttpServer::Stop() {
   if (impl_->stopped) {

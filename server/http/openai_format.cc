@@ -120,10 +120,6 @@ Json Usage(const AnswerContext& context, const std::vector<ChoiceState>& choices
           {"total_tokens", prompt_tokens + completion_tokens}};
 }
 
-std::string RatioLiteral(int64_t ppm) {
-  return fmt::format("{:g}", static_cast<double>(ppm) / static_cast<double>(engine::kPpm));
-}
-
 }  // namespace
 
 std::string ErrorBody(const ApiError& error) {
@@ -160,12 +156,13 @@ Json ReceiptJson(const ResolvedBudget& budget, const engine::KvReceipt& receipt)
   const engine::KvPolicySpec& spec = budget.spec;
   Json applied;
   applied["kv_policy"] = receipt.policy;
-  applied["kv_retention"] = Json::parse(RatioLiteral(receipt.retention_ppm));
-  applied["tsp_ratio"] = Json::parse(RatioLiteral(receipt.tsp_ppm));
-  if (spec.retention_tokens.has_value()) {
+  applied["kv_retention"] = Json::parse(RatioText(receipt.retention_ppm));
+  applied["tsp_ratio"] = Json::parse(RatioText(receipt.tsp_ppm));
+  // What does not act on a short prompt is not applied.
+  if (spec.retention_tokens.has_value() && receipt.prompt_tokens >= spec.min_prompt) {
     applied["kv_retention_tokens"] = *spec.retention_tokens;
   }
-  if (spec.tsp_tokens.has_value()) {
+  if (spec.tsp_tokens.has_value() && receipt.prompt_tokens >= spec.tsp_min_prompt) {
     applied["tsp_tokens"] = *spec.tsp_tokens;
   }
   applied[spec.window_raw ? "kv_window_raw" : "kv_window"] = spec.window;

@@ -105,7 +105,7 @@ void RefuseUnsupported(ObjectReader& reader, Endpoint endpoint) {
     }
   }
   if (const Json* format = reader.Find("response_format")) {
-    if (!format->is_object() || format->value("type", "") != "text") {
+    if (!format->is_object() || format->value("type", Json()) != "text") {
       refuse("response_format");
     }
   }

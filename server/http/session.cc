@@ -21,6 +21,7 @@ namespace http = beast::http;
 
 constexpr uint32_t kMaxHeaderBytes = 32 * 1024;
 constexpr size_t kMaxEchoedIdBytes = 128;
+constexpr size_t kMaxEarlyBytes = 64 * 1024;  // of the next request while one is answered
 constexpr int64_t kMaxDrainedBytes = int64_t{8} << 20;
 constexpr int32_t kDrainTimeoutMs = 2000;
 
@@ -49,6 +50,28 @@ ApiError NotServing(LifecycleState state) {
                                                      : "the model is being loaded";
   error.retry_after_s = 5;
   return error;
+}
+
+// Whether everyone on the way reads the same length out of these headers: one Content-Length of
+// digits alone, or a Transfer-Encoding of chunked alone. Lists such as "5, 5" are legal HTTP.
+bool HasPlainFraming(const http::fields& headers) {
+  int num_lengths = 0;
+  int num_encodings = 0;
+  for (const auto& field : headers) {
+    const auto value = field.value();
+    if (field.name() == http::field::content_length) {
+      ++num_lengths;
+      if (!std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+        return false;
+      }
+    } else if (field.name() == http::field::transfer_encoding) {
+      ++num_encodings;
+      if (!beast::iequals(value, "chunked")) {
+        return false;
+      }
+    }
+  }
+  return num_lengths + num_encodings <= 1;
 }
 
 const char* ReasonPhrase(int status) {
@@ -92,11 +115,15 @@ void Session::OnHeader(beast::error_code error) {
   const auto& request = parser_->get();
   version_ = request.version();
   keep_alive_ = request.keep_alive();
+  is_head_ = request.method() == http::verb::head;
   target_ = std::string(request.target());
   const auto client_id = request["x-request-id"];
   client_request_id_ = IsSafeId({client_id.data(), client_id.size()})
                            ? std::string(client_id)
                            : std::string();
+  if (!HasPlainFraming(request.base())) {
+    return OnReadError(http::error::bad_content_length);
+  }
   if (!request[http::field::content_encoding].empty()) {
     keep_alive_ = false;
     return RespondError(HttpFault(415, "unsupported_encoding", "content-encoding: wanted none"));
@@ -235,8 +262,8 @@ void Session::StartAnswer(bool chat) {
   WatchDisconnect();
 }
 
-// While an answer is made nothing is read; the socket becoming readable means that the client has
-// closed it, or has sent its next request early.
+// While an answer is made the socket becoming readable means that the client has closed it, or has
+// sent its next request early.
 void Session::WatchDisconnect() {
   watching_ = true;
   stream_.socket().async_wait(asio::ip::tcp::socket::wait_read,
@@ -250,11 +277,16 @@ void Session::OnWatch(beast::error_code error) {
   if (error || answer_ == nullptr || aborted_) {
     return;
   }
-  char byte = 0;
+  // What a client sends early is kept for the next request, so that its end stays visible.
+  if (buffer_.size() >= kMaxEarlyBytes) {
+    return;  // a failed write will tell of a disconnect
+  }
+  const auto room = buffer_.prepare(kMaxEarlyBytes - buffer_.size());
   const ssize_t got =
-      ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+      ::recv(stream_.socket().native_handle(), room.data(), room.size(), MSG_DONTWAIT);
   if (got > 0) {
-    return;  // a pipelined request; a failed write will tell of a disconnect
+    buffer_.commit(static_cast<size_t>(got));
+    return WatchDisconnect();
   }
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     return WatchDisconnect();
@@ -303,7 +335,9 @@ void Session::Respond(int status, const std::string& content_type, std::string b
   }
   context_.metrics.CountResponse(EndpointLabel(), status);
   std::string bytes = HeaderText(status, content_type, extra, body.size());
-  bytes += body;
+  if (!is_head_) {
+    bytes += body;
+  }
   Write(std::move(bytes), [self = shared_from_this()] { self->NextRequest(); });
 }
 

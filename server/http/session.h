@@ -82,6 +82,7 @@ class Session : public std::enable_shared_from_this<Session> {
   unsigned version_ = 11;
   bool first_request_ = true;
   bool keep_alive_ = true;
+  bool is_head_ = false;  // the answer has no body
   bool watching_ = false;
   bool aborted_ = false;
 };
