@@ -97,8 +97,7 @@ Status LinearOps::ReserveWorkspace(int64_t max_rows, int64_t max_cols) {
   const auto num_threads = static_cast<size_t>(pool_->num_threads());
   const auto unpack_bytes = static_cast<size_t>(UnpackScratchBytes(max_cols));
   HEADROOM_ASSIGN_OR_RETURN(unpack_, PageMemory::Allocate(num_threads * unpack_bytes));
-  HEADROOM_ASSIGN_OR_RETURN(row_,
-                            PageMemory::Allocate(num_threads * row_elements * sizeof(float)));
+  HEADROOM_ASSIGN_OR_RETURN(row_, PageMemory::Allocate(num_threads * row_elements * sizeof(float)));
   max_rows_ = max_rows;
   max_cols_ = max_cols;
   return OkStatus();
