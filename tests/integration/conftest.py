@@ -20,5 +20,5 @@ def tiny():
 @pytest.fixture(scope="session")
 def needle():
     """builtin:needle-1hop: token ids only, answers that can be checked."""
-    with HeadroomServer("builtin:needle-1hop", "--threads", "1", "--kv-dtype", "f32") as server:
+    with HeadroomServer("builtin:needle-1hop", "--threads", "1") as server:
         yield server

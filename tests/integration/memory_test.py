@@ -11,12 +11,10 @@ import receipt_check
 from headroom_server import ROOT, HeadroomServer
 from wire import NEEDLE, complete, metric, wait_for, wait_until_free
 
-# The server's default: keys and values in bf16.
-SHAPE = {**NEEDLE, "element_bytes": 2}
 PAGE_SIZE = 16
 MAX_CONTEXT = 8192
-NUM_HEADS = SHAPE["layers"] * SHAPE["kv_heads"]
-PAGE_BYTES = PAGE_SIZE * 2 * SHAPE["head_dim"] * SHAPE["element_bytes"]
+NUM_HEADS = NEEDLE["layers"] * NEEDLE["kv_heads"]
+PAGE_BYTES = PAGE_SIZE * 2 * NEEDLE["head_dim"] * NEEDLE["element_bytes"]
 MIB = 1 << 20
 
 
@@ -50,10 +48,10 @@ def test_a_tenth_of_a_long_prompt_is_a_tenth_of_its_pages(long_needle):
     with HeadroomServer(long_needle, *flags) as server:
         idle = memory_bytes(server, "VmRSS")
         full = complete(server, prompt=prompt, max_tokens=2, kv_policy="full")["kv"]
-        receipt_check.check(full, {"kv_policy": "full"}, n=7500, **SHAPE)
+        receipt_check.check(full, {"kv_policy": "full"}, n=7500, **NEEDLE)
         asked = {"kv_policy": "fastkv", "kv_retention": 0.1}
         tenth = complete(server, prompt=prompt, max_tokens=2, **asked)["kv"]
-        receipt_check.check(tenth, asked, n=7500, **SHAPE)
+        receipt_check.check(tenth, asked, n=7500, **NEEDLE)
         assert tenth["pages"] <= 0.12 * full["pages"]
         wait_until_free(server)
         peak = memory_bytes(server, "VmHWM")
