@@ -15,8 +15,7 @@ models::RowSegment MakeSegment(int32_t num_layers, const KvCache& cache, const S
   segment.num_rows = rows.num_rows;
   segment.layer_end = num_layers;
   if (sequence.state == Sequence::State::kPrefill) {
-    const PrefillPhase& phase =
-        cache.phases(sequence.handle)[static_cast<size_t>(sequence.phase)];
+    const PrefillPhase& phase = cache.phases(sequence.handle)[static_cast<size_t>(sequence.phase)];
     const auto phase_rows =
         static_cast<int64_t>(cache.phase_rows(sequence.handle, sequence.phase).size());
     segment.layer_begin = phase.layer_begin;
@@ -53,9 +52,9 @@ models::ForwardBatch& BatchBuilder::Build(int32_t num_layers, const KvCache& cac
       AddDecode(entry);
     }
     // Only a prompt's last row and a decode row have logits.
-    const bool wants_logits = entry.segment.layer_end == num_layers && !entry.segment.kv_tail &&
-                              (entry.sequence->state == Sequence::State::kDecode ||
-                               entry.segment.ends_phase);
+    const bool wants_logits =
+        entry.segment.layer_end == num_layers && !entry.segment.kv_tail &&
+        (entry.sequence->state == Sequence::State::kDecode || entry.segment.ends_phase);
     entry.logit_index = -1;
     if (wants_logits) {
       entry.logit_index = static_cast<int32_t>(batch_.logit_rows.size());

@@ -19,7 +19,7 @@ struct StepRows {
   Sequence* sequence = nullptr;
   int32_t num_rows = 0;
   models::RowSegment segment = {};  // set by Build
-  int32_t logit_index = -1;    // set by Build: row of `logits`, or -1
+  int32_t logit_index = -1;         // set by Build: row of `logits`, or -1
 };
 
 class BatchBuilder {

@@ -62,8 +62,7 @@ StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
   if (capacity.peak_pages > shape.num_pages) {
     return ResourceExhausted(
         "the request needs {} KV pages ({} to read the prompt, {} to generate); the pool has {}",
-        capacity.peak_pages, footprint.prefill_peak_pages, footprint.steady_pages,
-        shape.num_pages);
+        capacity.peak_pages, footprint.prefill_peak_pages, footprint.steady_pages, shape.num_pages);
   }
 
   const std::vector<PrefillPhase> phases = policy->PlanPhases(request.kv, shape.kv, prompt);

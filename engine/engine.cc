@@ -90,8 +90,8 @@ struct Engine::Impl {
 
   // Reused by steps.
   std::vector<StepRows> step_rows;
-  std::vector<float> logits;        // [logit rows, vocab]
-  std::vector<uint64_t> allowed;    // [ceil(vocab / 64)]
+  std::vector<float> logits;      // [logit rows, vocab]
+  std::vector<uint64_t> allowed;  // [ceil(vocab / 64)]
   std::vector<WaitingView> waiting_view;
   std::vector<RunningView> running_view;
 
@@ -217,11 +217,11 @@ StepPlan Engine::Impl::Plan() {
   std::erase(running, nullptr);
   waiting_view.clear();
   for (const std::unique_ptr<Sequence>& sequence : waiting) {
-    waiting_view.push_back({.id = sequence->request->id,
-                            .peak_pages = sequence->capacity.peak_pages,
-                            .phase_rows_left = static_cast<int64_t>(
-                                sequence->request->prompt_ids.size()),
-                            .num_layers_of_phase = NumLayersOf(sequence->capacity.first_phase)});
+    waiting_view.push_back(
+        {.id = sequence->request->id,
+         .peak_pages = sequence->capacity.peak_pages,
+         .phase_rows_left = static_cast<int64_t>(sequence->request->prompt_ids.size()),
+         .num_layers_of_phase = NumLayersOf(sequence->capacity.first_phase)});
   }
   running_view.clear();
   for (const std::unique_ptr<Sequence>& sequence : running) {
@@ -278,8 +278,8 @@ void Engine::Impl::Forward() {
   int64_t layer_rows = 0;
   bool has_prefill = false;
   for (const StepRows& rows : step_rows) {
-    layer_rows += static_cast<int64_t>(rows.num_rows) *
-                  (rows.segment.layer_end - rows.segment.layer_begin);
+    layer_rows +=
+        static_cast<int64_t>(rows.num_rows) * (rows.segment.layer_end - rows.segment.layer_begin);
     has_prefill |= rows.sequence->state == Sequence::State::kPrefill;
   }
   const int64_t start_ns = clock == nullptr ? 0 : clock->NowNs();
@@ -294,8 +294,8 @@ void Engine::Impl::Forward() {
 }
 
 void Engine::Impl::MeasureRow(int64_t elapsed_ns, int64_t layer_rows) {
-  const double measured = static_cast<double>(elapsed_ns) * shape.kv.num_layers /
-                          static_cast<double>(layer_rows);
+  const double measured =
+      static_cast<double>(elapsed_ns) * shape.kv.num_layers / static_cast<double>(layer_rows);
   row_ns = row_ns == 0.0 ? measured : row_ns + kRowTimeWeight * (measured - row_ns);
 }
 
@@ -480,9 +480,7 @@ std::vector<EngineEvent> Engine::Step(int64_t now_ns, std::vector<Command> comma
   return std::move(impl_->events);
 }
 
-bool Engine::HasWork() const {
-  return !impl_->waiting.empty() || !impl_->running.empty();
-}
+bool Engine::HasWork() const { return !impl_->waiting.empty() || !impl_->running.empty(); }
 
 int64_t Engine::NextDeadlineNs() const {
   int64_t next = 0;

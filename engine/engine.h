@@ -54,12 +54,12 @@ struct EngineStats {
   int64_t pages_total = 0;
   int64_t pages_used = 0;
   int64_t pages_reserved = 0;
-  int64_t prompt_tokens = 0;      // rows read of phase 0, since start
-  int64_t generated_tokens = 0;   // since start
-  int64_t entries_kept = 0;       // of finished prefills, since start
+  int64_t prompt_tokens = 0;     // rows read of phase 0, since start
+  int64_t generated_tokens = 0;  // since start
+  int64_t entries_kept = 0;      // of finished prefills, since start
   int64_t entries_dropped = 0;
   // Work counters of the decoupling proof, since start.
-  int64_t layer_rows = 0;      // (row, layer) pairs that ran whole; a kv_tail's extra layer does not
+  int64_t layer_rows = 0;  // (row, layer) pairs that ran whole; a kv_tail's extra layer does not
   int64_t attended_slots = 0;  // (row, slot) pairs, over layers and KV heads
 };
 

@@ -28,8 +28,9 @@ class EngineLoop {
 
   void Start();
 
-  // Queues a request; `wake` is its stream's. Errors: InvalidArgument, OutOfRange, ResourceExhausted from
-  // Engine::CheckFits (can never run), Unavailable when the queue is full or the loop drains.
+  // Queues a request; `wake` is its stream's. Errors: InvalidArgument, OutOfRange,
+  // ResourceExhausted from Engine::CheckFits (can never run), Unavailable when the queue is full or
+  // the loop drains.
   StatusOr<std::shared_ptr<EventStream>> Submit(std::shared_ptr<const Request> request,
                                                 std::function<void()> wake);
   // Idempotent; unknown ids are ignored.

@@ -47,7 +47,7 @@ class OutputAssembler {
   const models::Tokenizer* tokenizer_;
   const StopCriteria& stop_;
   std::optional<models::IncrementalDetokenizer> detokenizer_;
-  std::string held_;  // decoded but not emitted
+  std::string held_;   // decoded but not emitted
   size_t passed_ = 0;  // bytes of held_ that came before stops are taken
   int32_t num_tokens_ = 0;
 };

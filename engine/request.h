@@ -16,13 +16,13 @@ namespace headroom::engine {
 using RequestId = uint64_t;
 
 struct SamplingParams {
-  float temperature = 1.0f;  // below 1e-5: greedy
-  int32_t top_k = 0;         // 0: off
-  float top_p = 1.0f;        // (0, 1]
-  float min_p = 0.0f;        // [0, 1]
-  float presence_penalty = 0.0f;   // -2..2, over generated tokens
-  float frequency_penalty = 0.0f;  // -2..2, over generated tokens
-  float repetition_penalty = 1.0f; // (0, 2], over prompt and generated tokens
+  float temperature = 1.0f;                           // below 1e-5: greedy
+  int32_t top_k = 0;                                  // 0: off
+  float top_p = 1.0f;                                 // (0, 1]
+  float min_p = 0.0f;                                 // [0, 1]
+  float presence_penalty = 0.0f;                      // -2..2, over generated tokens
+  float frequency_penalty = 0.0f;                     // -2..2, over generated tokens
+  float repetition_penalty = 1.0f;                    // (0, 2], over prompt and generated tokens
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id, -100..100
   uint64_t seed = 0;
   uint32_t choice = 0;        // Philox stream: index of the choice under n > 1
@@ -30,10 +30,10 @@ struct SamplingParams {
 };
 
 struct StopCriteria {
-  int32_t max_new_tokens = 16;             // >= 1
-  std::vector<int32_t> eos_token_ids;      // the model's union; empty under ignore_eos
+  int32_t max_new_tokens = 16;         // >= 1
+  std::vector<int32_t> eos_token_ids;  // the model's union; empty under ignore_eos
   std::vector<int32_t> stop_token_ids;
-  std::vector<std::string> stop_strings;   // 1..256 bytes each
+  std::vector<std::string> stop_strings;  // 1..256 bytes each
   bool include_stop_string = false;
   // So many tokens come first, whatever they are: EOS and stop tokens are not sampled before, stop
   // strings not taken.
@@ -41,7 +41,7 @@ struct StopCriteria {
 };
 
 struct Request {
-  RequestId id = 0;  // unique, given by the submitter
+  RequestId id = 0;                 // unique, given by the submitter
   std::vector<int32_t> prompt_ids;  // >= 1, each in [0, vocab)
   int32_t content_end = 0;  // one past the last content token of the prompt; prompt size if unknown
   SamplingParams sampling;
@@ -62,8 +62,8 @@ struct TokenLogprob {
 
 struct SampledToken {
   int32_t token = 0;
-  float logprob = 0.0f;                 // set when num_logprobs >= 0
-  std::vector<TokenLogprob> top;        // best first
+  float logprob = 0.0f;           // set when num_logprobs >= 0
+  std::vector<TokenLogprob> top;  // best first
 };
 
 // Kept positions after prefill: [layer][kv_head] -> ascending prompt positions.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "base/check.h"
@@ -246,7 +247,12 @@ void Sampler::KeepTopP(float top_p) {
     total += candidate.weight;
   }
   const double target = static_cast<double>(top_p) * total;
-  selection_ = candidates_;
+  // All candidates lighter than this together weigh less than what top_p leaves out, so the cut
+  // lies before them. Half the bound: sums round.
+  const double negligible = 0.5 * (total - target) / static_cast<double>(candidates_.size());
+  selection_.clear();
+  std::copy_if(candidates_.begin(), candidates_.end(), std::back_inserter(selection_),
+               [&](const Candidate& candidate) { return candidate.weight >= negligible; });
   size_t begin = 0;  // candidates before it are kept; their weights sum to `kept`
   size_t end = selection_.size();
   double kept = 0.0;
@@ -286,8 +292,8 @@ void Sampler::AddLogprobs(std::span<const float> logits, int32_t num_logprobs,
   const auto middle = candidates_.begin() + static_cast<ptrdiff_t>(count);
   std::partial_sort(candidates_.begin(), middle, candidates_.end(), Candidate::Before);
   for (size_t i = 0; i < count; ++i) {
-    result.top.push_back({.token = candidates_[i].token,
-                          .logprob = normalizer.Logprob(candidates_[i].logit)});
+    result.top.push_back(
+        {.token = candidates_[i].token, .logprob = normalizer.Logprob(candidates_[i].logit)});
   }
 }
 

@@ -3,10 +3,10 @@
 // Pure: the result depends on the logits, the parameters, the tokens seen so far and (seed, choice,
 // token index) alone. Order of transforms: penalties and bias, logprobs are taken from the raw
 // logits, temperature, top-k, min-p, top-p, then one Philox draw. Greedy takes the largest logit,
-// ties to the lowest id. NaN logits are below every number, -inf included, and are never drawn while
-// there is a finite one. Each of the three filters sees the distribution that the one before it
-// left, renormalised. Ties at a cut go to the lower id. The draw takes the first token, by id, at
-// which the cumulated probability exceeds a uniform number in [0, 1).
+// ties to the lowest id. NaN logits are below every number, -inf included, and are never drawn
+// while there is a finite one. Each of the three filters sees the distribution that the one before
+// it left, renormalised. Ties at a cut go to the lower id. The draw takes the first token, by id,
+// at which the cumulated probability exceeds a uniform number in [0, 1).
 //
 // Time is linear in the vocabulary: selections are by nth_element, nothing is fully sorted.
 #pragma once
@@ -34,8 +34,8 @@ class TokenHistory {
  private:
   Entry& FindOrAdd(int32_t id);
 
-  std::vector<Entry> entries_;        // one per distinct token, first seen first
-  std::vector<int32_t> index_;        // token -> entry + 1, grown on demand
+  std::vector<Entry> entries_;  // one per distinct token, first seen first
+  std::vector<int32_t> index_;  // token -> entry + 1, grown on demand
 };
 
 class Sampler {

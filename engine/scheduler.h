@@ -16,18 +16,18 @@
 namespace headroom::engine {
 
 struct SchedulerLimits {
-  int32_t max_running = 256;        // sequences that hold pages at once
-  int32_t max_queued = 1024;        // waiting requests; more are refused
-  int32_t max_rows = 512;           // rows of one step, decode rows included
-  int32_t min_chunk = 16;           // a step always offers prefill at least so many rows
+  int32_t max_running = 256;           // sequences that hold pages at once
+  int32_t max_queued = 1024;           // waiting requests; more are refused
+  int32_t max_rows = 512;              // rows of one step, decode rows included
+  int32_t min_chunk = 16;              // a step always offers prefill at least so many rows
   int64_t step_time_ns = 100'000'000;  // aim for a step while others decode; shrinks chunks
-  int64_t num_pages = 0;            // of the pool
+  int64_t num_pages = 0;               // of the pool
 };
 
 struct WaitingView {
   RequestId id = 0;
-  int64_t peak_pages = 0;            // max(prefill peak, steady)
-  int64_t phase_rows_left = 0;       // rows of its first phase
+  int64_t peak_pages = 0;       // max(prefill peak, steady)
+  int64_t phase_rows_left = 0;  // rows of its first phase
   int32_t num_layers_of_phase = 0;
 };
 
@@ -35,15 +35,15 @@ struct RunningView {
   RequestId id = 0;
   int64_t reserved_pages = 0;  // peak while prefilling, then steady
   bool decoding = false;
-  int32_t phase = 0;                 // while prefilling
-  int64_t phase_rows_left = 0;       // while prefilling
-  int32_t num_layers_of_phase = 0;   // cost weight of a row
+  int32_t phase = 0;                // while prefilling
+  int64_t phase_rows_left = 0;      // while prefilling
+  int32_t num_layers_of_phase = 0;  // cost weight of a row
 };
 
 struct SchedulerView {
   std::span<const WaitingView> waiting;  // in order of arrival
   std::span<const RunningView> running;  // in order of admission
-  double row_ns = 0.0;  // measured time of one row through all layers; 0: unknown
+  double row_ns = 0.0;                   // measured time of one row through all layers; 0: unknown
   int32_t num_layers = 0;
 };
 
@@ -53,9 +53,9 @@ struct PlannedRows {
 };
 
 struct StepPlan {
-  std::vector<RequestId> admit;        // from the front of `waiting`
+  std::vector<RequestId> admit;  // from the front of `waiting`
   std::vector<PlannedRows> decode;
-  std::vector<PlannedRows> prefill;    // admitted ones included
+  std::vector<PlannedRows> prefill;  // admitted ones included
 };
 
 class Scheduler {

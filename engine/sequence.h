@@ -37,9 +37,9 @@ struct Sequence {
   std::optional<KvTrace> trace;  // only under trace_kv
 
   // While decoding.
-  TokenHistory history;      // filled only under penalties
+  TokenHistory history;  // filled only under penalties
   OutputAssembler assembler;
-  int32_t last_token = -1;   // sampled, not yet fed
+  int32_t last_token = -1;  // sampled, not yet fed
   int32_t num_generated = 0;
 
   int64_t reserved_pages() const {

@@ -133,8 +133,7 @@ std::map<RequestId, Result> RunTogether(KvFixture& fixture, int32_t max_rows,
   std::map<RequestId, Result> results;
   do {
     for (EngineEvent& event : engine.Step(0, std::exchange(commands, {}))) {
-      EXPECT_NE(event.event.kind, RequestEvent::Kind::kFailed)
-          << StatusMessage(event.event.status);
+      EXPECT_NE(event.event.kind, RequestEvent::Kind::kFailed) << StatusMessage(event.event.status);
       Result& result = results[event.id];
       for (const SampledToken& token : event.event.tokens) {
         result.tokens.push_back(token.token);
@@ -229,17 +228,17 @@ TEST_P(CpuInvarianceTest, OverIsasThreadsChunksAndNeighbours) {
   EXPECT_GE(num_isas, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    WeightsAndCache, CpuInvarianceTest,
-    ::testing::Values(CpuCase{DType::kF32, kernels::KvDType::kF32},
-                      CpuCase{DType::kBF16, kernels::KvDType::kBF16},
-                      CpuCase{DType::kQ8_0, kernels::KvDType::kBF16},
-                      CpuCase{DType::kQ8_0, kernels::KvDType::kF32}),
-    [](const ::testing::TestParamInfo<CpuCase>& tested) {
-      const bool f32 = std::get<1>(tested.param) == kernels::KvDType::kF32;
-      return fmt::format("{}_kv_{}", GetDTypeInfo(std::get<0>(tested.param)).name,
-                         f32 ? "f32" : "bf16");
-    });
+INSTANTIATE_TEST_SUITE_P(WeightsAndCache, CpuInvarianceTest,
+                         ::testing::Values(CpuCase{DType::kF32, kernels::KvDType::kF32},
+                                           CpuCase{DType::kBF16, kernels::KvDType::kBF16},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kBF16},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kF32}),
+                         [](const ::testing::TestParamInfo<CpuCase>& tested) {
+                           const bool f32 = std::get<1>(tested.param) == kernels::KvDType::kF32;
+                           return fmt::format("{}_kv_{}",
+                                              GetDTypeInfo(std::get<0>(tested.param)).name,
+                                              f32 ? "f32" : "bf16");
+                         });
 
 // The trained needle model has what random weights lack: heads that look far back.
 TEST(InvarianceTest, OnTheNeedleModel) {

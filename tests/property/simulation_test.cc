@@ -5,12 +5,12 @@
 // HEADROOM_SIMULATION_SEEDS sets how many schedules run (10,000), HEADROOM_SIMULATION_FIRST the
 // first seed: to repeat a failure, set both.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
-#include <unistd.h>
 
 #include "base/philox.h"
 #include "tests/support/engine_fixture.h"
@@ -62,8 +62,8 @@ int32_t TspLayerOf(int32_t shape_index) { return shape_index == 0 ? 0 : 1; }
 
 KvPolicySpec DrawSpec(Draws& draws, int32_t num_prompt) {
   KvPolicySpec spec = MakeRequest(0, 1, 1).kv;
-  spec.policy = std::string(
-      draws.Pick({"full", "streaming", "fastkv", "fastkv", "ragged", "ragged"}));
+  spec.policy =
+      std::string(draws.Pick({"full", "streaming", "fastkv", "fastkv", "ragged", "ragged"}));
   spec.window = draws.Between(1, 9);
   spec.window_raw = draws.Percent(30);
   spec.sink_tokens = draws.Between(0, 5);
@@ -151,8 +151,8 @@ struct Coverage {
 volatile sig_atomic_t current_seed = 0;
 extern "C" void PrintSeed(int) {
   char line[64];
-  const int size = std::snprintf(line, sizeof(line), "aborted in schedule %d\n",
-                                 static_cast<int>(current_seed));
+  const int size =
+      std::snprintf(line, sizeof(line), "aborted in schedule %d\n", static_cast<int>(current_seed));
   [[maybe_unused]] const auto written = write(STDERR_FILENO, line, static_cast<size_t>(size));
 }
 
@@ -205,8 +205,8 @@ class Schedule {
     }
     while (draws_.Percent(15)) {
       // Unknown, finished and repeated ids too.
-      const auto id = static_cast<RequestId>(
-          draws_.Between(0, static_cast<int32_t>(contents_.size()) + 1));
+      const auto id =
+          static_cast<RequestId>(draws_.Between(0, static_cast<int32_t>(contents_.size()) + 1));
       commands.push_back(CancelCommand{id});
       cancels_.insert(id);
     }
@@ -247,8 +247,7 @@ class Schedule {
     const EngineStats& stats = fixture_.engine().stats();
     ++coverage_.steps;
     coverage_.waited += stats.waiting > 0 ? 1 : 0;
-    EXPECT_EQ(static_cast<int64_t>(contents_.size()),
-              NumEnded() + stats.waiting + stats.running);
+    EXPECT_EQ(static_cast<int64_t>(contents_.size()), NumEnded() + stats.waiting + stats.running);
   }
 
   int64_t NumEnded() {
@@ -262,8 +261,7 @@ class Schedule {
   void CheckOutcomes() {
     ASSERT_EQ(fixture_.outcomes().size(), contents_.size());
     for (const auto& [id, outcome] : fixture_.outcomes()) {
-      SCOPED_TRACE(::testing::Message()
-                   << "request " << id << " content " << contents_[id - 1]);
+      SCOPED_TRACE(::testing::Message() << "request " << id << " content " << contents_[id - 1]);
       EXPECT_EQ(outcome.num_terminal, 1);
       EXPECT_FALSE(outcome.event_after_terminal);
       CheckAgainstSolo(outcome, SoloOf(shape_index_, contents_[id - 1]).outcome);
@@ -350,8 +348,7 @@ TEST(SimulationTest, EveryScheduleKeepsTheInvariantsAndEveryRequestItsOwnTokens)
       static_cast<long long>(coverage.cancelled_waiting),
       static_cast<long long>(coverage.cancelled_after_prompt_began),
       static_cast<long long>(coverage.cancelled_while_decoding),
-      static_cast<long long>(coverage.deadlines),
-      static_cast<long long>(coverage.queue_deadlines),
+      static_cast<long long>(coverage.deadlines), static_cast<long long>(coverage.queue_deadlines),
       static_cast<long long>(coverage.queue_full), static_cast<long long>(coverage.never_fit),
       static_cast<long long>(coverage.failed_all), static_cast<long long>(coverage.waited));
   if (count >= 1000) {

@@ -34,8 +34,8 @@ EngineFixture::EngineFixture(const EngineFixtureOptions& options,
   config.limits = options.limits;
   config.max_context_tokens = options.max_context_tokens;
   config.check_invariants = true;
-  engine_ = std::make_unique<engine::Engine>(config, *model_, *cache_, policies_, tokenizer,
-                                             &clock_);
+  engine_ =
+      std::make_unique<engine::Engine>(config, *model_, *cache_, policies_, tokenizer, &clock_);
 }
 
 std::vector<EngineEvent> EngineFixture::Step(std::vector<Command> commands) {

@@ -45,7 +45,8 @@ float ValueAt(uint64_t at_layer, size_t head, size_t d) {
 
 void LogitsOf(uint64_t digest, std::span<float> logits) {
   for (size_t token = 0; token < logits.size(); ++token) {
-    logits[token] = static_cast<float>(static_cast<double>(Mix(digest, token) >> 40) * 0x1p-21 - 4.0);
+    logits[token] =
+        static_cast<float>(static_cast<double>(Mix(digest, token) >> 40) * 0x1p-21 - 4.0);
   }
 }
 
@@ -161,8 +162,7 @@ void FakeModel::Store(const ForwardBatch& batch, const RowSegment& segment, int3
       queries_[i * query_width + d] = SmallFloat(Mix(at_layer, 3000 + d));
     }
   }
-  kv.CaptureQueries(segment, layer, positions, queries_.data(),
-                    static_cast<int64_t>(query_width));
+  kv.CaptureQueries(segment, layer, positions, queries_.data(), static_cast<int64_t>(query_width));
 }
 
 void FakeModel::Stash(const ForwardBatch& batch, const RowSegment& segment, KvStore& kv) {
@@ -255,8 +255,8 @@ std::vector<int32_t> FakeModel::ReferenceTokens(
     }
     if (position + 1 >= num_prompt) {
       LogitsOf(digest, logits);
-      tokens.push_back(static_cast<int32_t>(
-          std::max_element(logits.begin(), logits.end()) - logits.begin()));
+      tokens.push_back(
+          static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     }
   }
   return tokens;

@@ -182,7 +182,7 @@ TEST(OutputAssemblerTest, CharactersComeWhole) {
   EXPECT_EQ(assembler.Add(0x82).text, "");
   EXPECT_EQ(assembler.Add(0xAC).text, "€");
   EXPECT_EQ(assembler.Add(0xC3).text, "");
-  EXPECT_EQ(assembler.Add(0xA9).text, "");   // é could begin é!
+  EXPECT_EQ(assembler.Add(0xA9).text, "");  // é could begin é!
   EXPECT_EQ(assembler.Add('?').text, "é?");
   EXPECT_EQ(assembler.Add(0xC3).text, "");
   EXPECT_EQ(assembler.Add(0xA8).text, "è");  // shares its first byte with é

@@ -297,9 +297,9 @@ TEST(SamplerTest, TopPKeepsTheTokenThatReachesIt) {
     }
     return counts;
   };
-  EXPECT_EQ(drawn(0.5f).size(), 2u);   // exactly half: two of four
+  EXPECT_EQ(drawn(0.5f).size(), 2u);  // exactly half: two of four
   EXPECT_EQ(drawn(0.51f).size(), 3u);
-  EXPECT_EQ(drawn(1e-6f).size(), 1u);  // never none
+  EXPECT_EQ(drawn(1e-6f).size(), 1u);                               // never none
   EXPECT_TRUE(drawn(0.5f).contains(0) && drawn(0.5f).contains(1));  // ties: the lower ids
   EXPECT_EQ(drawn(1.0f).size(), 4u);
 }

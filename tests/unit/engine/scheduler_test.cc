@@ -167,8 +167,8 @@ TEST(SchedulerTest, APlanNeverBreaksItsLimitsAndAlwaysMakesProgress) {
       view.running.push_back(running);
     }
     for (uint32_t i = draw(8); i > 0; --i) {
-      view.waiting.push_back(Waiting(i, 1 + draw(static_cast<uint32_t>(limits.num_pages)),
-                                     1 + draw(99)));
+      view.waiting.push_back(
+          Waiting(i, 1 + draw(static_cast<uint32_t>(limits.num_pages)), 1 + draw(99)));
     }
     const StepPlan plan = view.Plan(limits);
     ASSERT_LE(plan.admit.size() + view.running.size(), static_cast<size_t>(limits.max_running));
