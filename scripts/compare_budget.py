@@ -62,7 +62,7 @@ def main():
     rows.append(["KV pages after prefill", str(pages["fastkv"]), str(pages["full"]),
                  f"{pages['fastkv'] / pages['full']:.3f}", "exact"])
     name = f"fastkv (tau {args.tsp_ratio}, rho {args.kv_retention})"
-    print(f"{pathlib.Path(args.model).name}, one thread, {args.pairs} pairs in the order A B B A, "
+    print(f"{pathlib.Path(args.model).name}, one thread, {args.pairs} pair(s) in the order A B B A, "
           f"medians, on {paired_bench.cpu_name()}; load average {load_before} before, "
           f"{paired_bench.load_average()} after.\n")
     print(paired_bench.markdown_table(["", name, "full", "ratio", "ratios of the pairs"], rows))

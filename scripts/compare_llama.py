@@ -78,7 +78,7 @@ def main():
     for key, what in (("prefill", f"prefill {args.prefill}"), ("decode", f"decode {args.decode}")):
         a, b, ratio, low, high = paired_bench.summary(pairs, key)
         rows.append([what, f"{a:.1f}", f"{b:.1f}", f"{ratio:.2f}", f"{low:.2f} to {high:.2f}"])
-    print(f"{args.model.name}, one thread, {args.pairs} pairs in the order A B B A, medians, on "
+    print(f"{args.model.name}, one thread, {args.pairs} pair(s) in the order A B B A, medians, on "
           f"{paired_bench.cpu_name()}; Headroom {described['headroom']}, llama.cpp "
           f"{described['llama']}; load average {load_before} before, "
           f"{paired_bench.load_average()} after.\n")
