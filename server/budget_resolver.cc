@@ -371,8 +371,8 @@ std::optional<int64_t> RatioToPpm(double value) {
   }
   const double scaled = value * static_cast<double>(kPpm);
   const double rounded = std::round(scaled);
-  // A decimal with six places is off by rounding only; a seventh place is off by 0.1 or more.
-  if (std::abs(scaled - rounded) > 1e-3) {
+  // A decimal with six places is off by the rounding of doubles only.
+  if (std::abs(scaled - rounded) > 1e-7 * std::max(1.0, std::abs(value))) {
     return std::nullopt;
   }
   return static_cast<int64_t>(rounded);

@@ -34,6 +34,7 @@ struct GenerationService::Impl {
   std::optional<ApiError> CheckModel(const GenerationRequest& request) const;
   std::optional<ApiError> CheckBudgetExact(const engine::PromptInfo& prompt,
                                            ResolvedBudget* budget) const;
+  std::optional<ApiError> CheckLength(const GenerationRequest& request, engine::Request base) const;
   std::optional<ApiError> ChooseMaxTokens(const GenerationRequest& request,
                                           engine::Request* engine_request) const;
   std::optional<ApiError> PreparePrompt(const GenerationRequest& request, const Prompt& prompt,
@@ -80,6 +81,20 @@ std::optional<ApiError> GenerationService::Impl::CheckBudgetExact(
                                 "budget",
                                 prompt.num_tokens),
                     "kv_strict");
+}
+
+// The context length alone, before any budget is looked at.
+std::optional<ApiError> GenerationService::Impl::CheckLength(const GenerationRequest& request,
+                                                             engine::Request base) const {
+  base.stop.max_new_tokens =
+      static_cast<int32_t>(std::min<int64_t>(request.max_tokens.value_or(1), INT32_MAX));
+  const Status fits = runtime.engine().CheckFits(base);
+  if (fits.code() != StatusCode::kOutOfRange) {
+    return std::nullopt;
+  }
+  ApiError error = FromStatus(fits);
+  error.param = std::holds_alternative<ChatPrompt>(request.prompts.front()) ? "messages" : "prompt";
+  return error;
 }
 
 // Explicit counts are checked as they are; an implicit one is the rest of the context, or what
@@ -131,14 +146,17 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
     return std::move(*error);
   }
   auto& text = std::get<EncodedPrompt>(encoded);
+  base.prompt_ids = std::move(text.ids);
+  base.content_end = text.content_end;
+  if (auto error = CheckLength(request, base)) {
+    return error;
+  }
   auto budget = ResolveBudget(request.body_budget, request.header_budget, runtime.policies(),
-                              static_cast<int64_t>(text.ids.size()));
+                              static_cast<int64_t>(base.prompt_ids.size()));
   if (auto* error = std::get_if<ApiError>(&budget)) {
     return std::move(*error);
   }
   auto& resolved = std::get<ResolvedBudget>(budget);
-  base.prompt_ids = std::move(text.ids);
-  base.content_end = text.content_end;
   base.kv = resolved.spec;
   base.decode_text = runtime.tokenizer() != nullptr;
   base.trace_kv = request.trace_kv;

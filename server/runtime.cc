@@ -83,7 +83,7 @@ StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options
   config.check_invariants = options.check_invariants;
   runtime->engine_ =
       std::make_unique<engine::Engine>(config, *runtime->transformer_, *runtime->cache_,
-                                       runtime->policies_, runtime->tokenizer_.get());
+                                       runtime->policies_, runtime->tokenizer_.get(), &clock);
   HEADROOM_RETURN_IF_ERROR(runtime->SelfTest());
   runtime->loop_ =
       std::make_unique<engine::EngineLoop>(*runtime->engine_, clock, options.max_queued);

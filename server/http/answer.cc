@@ -133,11 +133,15 @@ void Answer::OnSubmitted(std::shared_ptr<Outcome> outcome) {
   });
 }
 
+// What will be applied: a budget that leaves a short prompt whole says 1, as the receipt will.
 Session::Headers Answer::BudgetHeaders() const {
   const engine::KvPolicySpec& spec = submission_->budgets[0].spec;
+  const auto num_tokens = static_cast<int32_t>(submission_->prompt_ids[0].size());
+  const bool keeps_all = engine::RetentionIsShort(spec, num_tokens);
+  const bool runs_whole = engine::TspIsShort(spec, num_tokens);
   return {{"x-kv-policy", spec.policy},
-          {"x-kv-retention", RatioText(spec.retention_ppm)},
-          {"x-tsp-ratio", RatioText(spec.tsp_ppm)}};
+          {"x-kv-retention", RatioText(keeps_all ? engine::kPpm : spec.retention_ppm)},
+          {"x-tsp-ratio", RatioText(runs_whole ? engine::kPpm : spec.tsp_ppm)}};
 }
 
 void Answer::OnWake() {

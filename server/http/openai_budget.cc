@@ -134,10 +134,20 @@ void ReadBudgetBody(ObjectReader& reader, BudgetFields* fields) {
     ReadRatio(reader, field, fields);
   }
   for (const IntegerField& field : kIntegerFields) {
-    reader.Read(field.name, &(fields->*(field.member)));
+    const Json* value = reader.Find(field.name);
+    if (value != nullptr && !value->is_number_integer()) {
+      reader.Refuse(InvalidBudget(field.name, "an integer"));
+    } else {
+      reader.Read(field.name, &(fields->*(field.member)));
+    }
   }
   for (const TextField& field : kTextFields) {
-    reader.Read(field.name, &(fields->*(field.member)));
+    const Json* value = reader.Find(field.name);
+    if (value != nullptr && !value->is_string()) {
+      reader.Refuse(InvalidBudget(field.name, "a name"));
+    } else {
+      reader.Read(field.name, &(fields->*(field.member)));
+    }
   }
   reader.Read("kv_strict", &fields->kv_strict);
   for (const char* name : kUnbuiltFields) {
