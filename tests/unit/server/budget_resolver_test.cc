@@ -1,0 +1,397 @@
+#include "server/budget_resolver.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <variant>
+
+namespace headroom::server {
+namespace {
+
+using engine::kPpm;
+
+constexpr int64_t kLongPrompt = 10'000;
+
+std::variant<ResolvedBudget, ApiError> Resolve(const BudgetFields& body,
+                                               const BudgetFields& header = {},
+                                               int64_t prompt_tokens = kLongPrompt) {
+  static const engine::KvPolicyRegistry registry;
+  return ResolveBudget(body, header, registry, prompt_tokens);
+}
+
+ResolvedBudget Resolved(const BudgetFields& body, const BudgetFields& header = {},
+                        int64_t prompt_tokens = kLongPrompt) {
+  auto result = Resolve(body, header, prompt_tokens);
+  if (const auto* error = std::get_if<ApiError>(&result)) {
+    ADD_FAILURE() << error->code << ": " << error->message;
+    return {};
+  }
+  return std::get<ResolvedBudget>(result);
+}
+
+ApiError Refused(const BudgetFields& body, const BudgetFields& header = {},
+                 int64_t prompt_tokens = kLongPrompt) {
+  auto result = Resolve(body, header, prompt_tokens);
+  if (std::holds_alternative<ResolvedBudget>(result)) {
+    ADD_FAILURE() << "was not refused";
+    return {};
+  }
+  return std::get<ApiError>(result);
+}
+
+bool Has(const std::vector<std::string>& reasons, const std::string& reason) {
+  return std::find(reasons.begin(), reasons.end(), reason) != reasons.end();
+}
+
+const ResolvedBudget::Field* Asked(const ResolvedBudget& budget, const std::string& name) {
+  for (const ResolvedBudget::Field& field : budget.asked) {
+    if (field.name == name) {
+      return &field;
+    }
+  }
+  return nullptr;
+}
+
+TEST(ResolveBudgetTest, NothingNamedIsTheFullCache) {
+  const ResolvedBudget budget = Resolved({});
+  EXPECT_EQ(budget.spec.policy, "full");
+  EXPECT_EQ(budget.spec.retention_ppm, kPpm);
+  EXPECT_EQ(budget.spec.tsp_ppm, kPpm);
+  EXPECT_EQ(budget.spec.window, 8);
+  EXPECT_FALSE(budget.spec.window_raw);
+  EXPECT_EQ(budget.spec.pool, kernels::PoolKind::kMax);
+  EXPECT_EQ(budget.spec.pool_width, 7);
+  EXPECT_EQ(budget.spec.sink_tokens, 4);
+  EXPECT_EQ(budget.spec.min_prompt, 512);
+  EXPECT_EQ(budget.spec.tsp_min_prompt, 2048);
+  EXPECT_EQ(budget.spec.decode, engine::KvDecode::kGrow);
+  EXPECT_FALSE(budget.spec.strict);
+  EXPECT_TRUE(budget.asked.empty());
+  EXPECT_TRUE(budget.reasons.empty());
+}
+
+TEST(ResolveBudgetTest, ANamedBudgetAloneMeansFastkvWithoutAHeadMap) {
+  const auto with = [](const std::function<void(BudgetFields&)>& set) {
+    BudgetFields fields;
+    set(fields);
+    return Resolved(fields);
+  };
+  for (const ResolvedBudget& budget : {
+           with([](BudgetFields& fields) { fields.kv_retention_ppm = 300'000; }),
+           with([](BudgetFields& fields) { fields.tsp_ratio_ppm = 300'000; }),
+           with([](BudgetFields& fields) { fields.kv_retention_tokens = 300; }),
+           with([](BudgetFields& fields) { fields.tsp_tokens = 300; }),
+       }) {
+    EXPECT_EQ(budget.spec.policy, "fastkv");
+    EXPECT_EQ(budget.reasons, std::vector<std::string>{"no_head_map"});
+  }
+}
+
+TEST(ResolveBudgetTest, OneNamedBudgetLeavesTheOtherAtOne) {
+  BudgetFields retention;
+  retention.kv_retention_ppm = 100'000;
+  EXPECT_EQ(Resolved(retention).spec.retention_ppm, 100'000);
+  EXPECT_EQ(Resolved(retention).spec.tsp_ppm, kPpm);
+  BudgetFields tsp;
+  tsp.tsp_ratio_ppm = 200'000;
+  EXPECT_EQ(Resolved(tsp).spec.retention_ppm, kPpm);
+  EXPECT_EQ(Resolved(tsp).spec.tsp_ppm, 200'000);
+  // Also with a policy, and with the other in another source.
+  retention.kv_policy = "fastkv";
+  EXPECT_EQ(Resolved(retention).spec.tsp_ppm, kPpm);
+  EXPECT_EQ(Resolved(retention, tsp).spec.tsp_ppm, 200'000);
+}
+
+TEST(ResolveBudgetTest, AnAbsoluteFormAloneLeavesBothRatiosAtOne) {
+  BudgetFields fields;
+  fields.kv_policy = "fastkv";
+  fields.kv_retention_tokens = 64;
+  const ResolvedBudget budget = Resolved(fields);
+  EXPECT_EQ(budget.spec.retention_ppm, kPpm);
+  EXPECT_EQ(budget.spec.tsp_ppm, kPpm);
+  EXPECT_EQ(budget.spec.retention_tokens, 64);
+}
+
+TEST(ResolveBudgetTest, APolicyAloneGetsItsOwnBudgets) {
+  struct Case {
+    const char* policy;
+    int64_t retention_ppm;
+    int64_t tsp_ppm;
+    engine::KvDecode decode;
+  };
+  for (const Case& wanted : {Case{"full", kPpm, kPpm, engine::KvDecode::kGrow},
+                             Case{"streaming", 200'000, kPpm, engine::KvDecode::kTyped},
+                             Case{"fastkv", 200'000, 200'000, engine::KvDecode::kGrow}}) {
+    BudgetFields fields;
+    fields.kv_policy = wanted.policy;
+    fields.kv_window = 16;  // a setting is no budget
+    const ResolvedBudget budget = Resolved(fields);
+    EXPECT_EQ(budget.spec.policy, wanted.policy);
+    EXPECT_EQ(budget.spec.retention_ppm, wanted.retention_ppm) << wanted.policy;
+    EXPECT_EQ(budget.spec.tsp_ppm, wanted.tsp_ppm) << wanted.policy;
+    EXPECT_EQ(budget.spec.decode, wanted.decode) << wanted.policy;
+    EXPECT_TRUE(budget.reasons.empty());
+  }
+}
+
+TEST(ResolveBudgetTest, TheBodyGoesBeforeTheHeaderFieldByField) {
+  BudgetFields body;
+  body.kv_retention_ppm = 100'000;
+  BudgetFields header;
+  header.kv_retention_ppm = 500'000;
+  header.tsp_ratio_ppm = 400'000;
+  header.kv_sink_tokens = 2;
+  const ResolvedBudget budget = Resolved(body, header);
+  EXPECT_EQ(budget.spec.retention_ppm, 100'000);
+  EXPECT_EQ(budget.spec.tsp_ppm, 400'000);
+  EXPECT_EQ(budget.spec.sink_tokens, 2);
+  ASSERT_NE(Asked(budget, "kv_retention"), nullptr);
+  EXPECT_EQ(Asked(budget, "kv_retention")->source, "body");
+  EXPECT_EQ(Asked(budget, "kv_retention")->value_text, "0.1");
+  EXPECT_EQ(Asked(budget, "tsp_ratio")->source, "header");
+  EXPECT_TRUE(Has(budget.reasons, "budget_conflict"));
+}
+
+TEST(ResolveBudgetTest, AgreeingSourcesAreNoConflict) {
+  BudgetFields body;
+  body.kv_retention_ppm = 100'000;
+  body.kv_strict = true;
+  BudgetFields header;
+  header.kv_retention_ppm = 100'000;
+  EXPECT_FALSE(Has(Resolved(body, header).reasons, "budget_conflict"));
+}
+
+TEST(ResolveBudgetTest, AStrictRequestRefusesAConflict) {
+  BudgetFields body;
+  body.kv_retention_ppm = 100'000;
+  BudgetFields header;
+  header.kv_retention_ppm = 500'000;
+  header.kv_strict = true;
+  const ApiError error = Refused(body, header);
+  EXPECT_EQ(error.http_status, 400);
+  EXPECT_EQ(error.type, "invalid_request_error");
+  EXPECT_EQ(error.code, "budget_conflict");
+  EXPECT_EQ(error.param, "kv_retention");
+}
+
+TEST(ResolveBudgetTest, TextFieldsConflictToo) {
+  BudgetFields body;
+  body.kv_policy = "full";
+  BudgetFields header;
+  header.kv_policy = "fastkv";
+  const ResolvedBudget budget = Resolved(body, header);
+  EXPECT_EQ(budget.spec.policy, "full");
+  EXPECT_TRUE(Has(budget.reasons, "budget_conflict"));
+}
+
+struct RefusalCase {
+  const char* name;
+  void (*set)(BudgetFields&);
+  const char* code;
+  const char* field;  // in the body; the header's name is derived
+};
+
+class RefusalTest : public testing::TestWithParam<RefusalCase> {
+ protected:
+  static std::string HeaderName(std::string field) {
+    std::replace(field.begin(), field.end(), '_', '-');
+    return "x-" + field;
+  }
+};
+
+TEST_P(RefusalTest, NamesTheFieldAsTheClientWroteIt) {
+  BudgetFields fields;
+  GetParam().set(fields);
+  const ApiError by_body = Refused(fields);
+  EXPECT_EQ(by_body.http_status, 400);
+  EXPECT_EQ(by_body.type, "invalid_request_error");
+  EXPECT_EQ(by_body.code, GetParam().code);
+  EXPECT_EQ(by_body.param, GetParam().field);
+  const ApiError by_header = Refused({}, fields);
+  EXPECT_EQ(by_header.code, GetParam().code);
+  EXPECT_EQ(by_header.param, HeaderName(GetParam().field));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Wire, RefusalTest,
+    testing::Values(
+        RefusalCase{"RetentionZero", [](BudgetFields& f) { f.kv_retention_ppm = 0; },
+                    "invalid_budget", "kv_retention"},
+        RefusalCase{"RetentionNegative", [](BudgetFields& f) { f.kv_retention_ppm = -1; },
+                    "invalid_budget", "kv_retention"},
+        RefusalCase{"RetentionOverOne", [](BudgetFields& f) { f.kv_retention_ppm = kPpm + 1; },
+                    "invalid_budget", "kv_retention"},
+        RefusalCase{"TspZero", [](BudgetFields& f) { f.tsp_ratio_ppm = 0; }, "invalid_budget",
+                    "tsp_ratio"},
+        RefusalCase{"TspOverOne", [](BudgetFields& f) { f.tsp_ratio_ppm = 2 * kPpm; },
+                    "invalid_budget", "tsp_ratio"},
+        RefusalCase{"RetentionTokensZero", [](BudgetFields& f) { f.kv_retention_tokens = 0; },
+                    "invalid_budget", "kv_retention_tokens"},
+        RefusalCase{"RetentionTokensHuge",
+                    [](BudgetFields& f) { f.kv_retention_tokens = INT64_MAX; }, "invalid_budget",
+                    "kv_retention_tokens"},
+        RefusalCase{"TspTokensZero", [](BudgetFields& f) { f.tsp_tokens = 0; }, "invalid_budget",
+                    "tsp_tokens"},
+        RefusalCase{"WindowZero", [](BudgetFields& f) { f.kv_window = 0; }, "invalid_budget",
+                    "kv_window"},
+        RefusalCase{"WindowOver", [](BudgetFields& f) { f.kv_window = 257; }, "invalid_budget",
+                    "kv_window"},
+        RefusalCase{"WindowRawOver", [](BudgetFields& f) { f.kv_window_raw = 257; },
+                    "invalid_budget", "kv_window_raw"},
+        RefusalCase{"BothWindows",
+                    [](BudgetFields& f) {
+                      f.kv_window = 8;
+                      f.kv_window_raw = 8;
+                    },
+                    "invalid_budget", "kv_window_raw"},
+        RefusalCase{"Pool", [](BudgetFields& f) { f.kv_pool = "median"; }, "invalid_budget",
+                    "kv_pool"},
+        RefusalCase{"PoolWidthEven", [](BudgetFields& f) { f.kv_pool_width = 4; }, "invalid_budget",
+                    "kv_pool_width"},
+        RefusalCase{"PoolWidthOver", [](BudgetFields& f) { f.kv_pool_width = 33; },
+                    "invalid_budget", "kv_pool_width"},
+        RefusalCase{"SinksOver", [](BudgetFields& f) { f.kv_sink_tokens = 65; }, "invalid_budget",
+                    "kv_sink_tokens"},
+        RefusalCase{"SinksNegative", [](BudgetFields& f) { f.kv_sink_tokens = -1; },
+                    "invalid_budget", "kv_sink_tokens"},
+        RefusalCase{"MinPromptNegative", [](BudgetFields& f) { f.kv_min_prompt = -1; },
+                    "invalid_budget", "kv_min_prompt"},
+        RefusalCase{"TspMinPromptNegative", [](BudgetFields& f) { f.tsp_min_prompt = -1; },
+                    "invalid_budget", "tsp_min_prompt"},
+        RefusalCase{"Decode", [](BudgetFields& f) { f.kv_decode = "shrink"; }, "invalid_budget",
+                    "kv_decode"},
+        RefusalCase{"UnknownPolicy", [](BudgetFields& f) { f.kv_policy = "magic"; },
+                    "invalid_budget", "kv_policy"},
+        RefusalCase{"FullWithRetention",
+                    [](BudgetFields& f) {
+                      f.kv_policy = "full";
+                      f.kv_retention_ppm = 200'000;
+                    },
+                    "policy_unsupported", "kv_policy"},
+        RefusalCase{"FullWithRetentionTokens",
+                    [](BudgetFields& f) {
+                      f.kv_policy = "full";
+                      f.kv_retention_tokens = 20;
+                    },
+                    "policy_unsupported", "kv_policy"},
+        RefusalCase{"StreamingWithTsp",
+                    [](BudgetFields& f) {
+                      f.kv_policy = "streaming";
+                      f.tsp_ratio_ppm = 200'000;
+                    },
+                    "policy_unsupported", "kv_policy"},
+        RefusalCase{"FastkvTyped",
+                    [](BudgetFields& f) {
+                      f.kv_policy = "fastkv";
+                      f.kv_decode = "typed";
+                    },
+                    "policy_unsupported", "kv_policy"},
+        RefusalCase{"TypedWithoutAPolicy", [](BudgetFields& f) { f.kv_decode = "typed"; },
+                    "policy_unsupported", "kv_decode"}),
+    [](const auto& of) { return std::string(of.param.name); });
+
+TEST(ResolveBudgetTest, PoliciesThatAreNotBuiltAreUnsupportedNotUnknown) {
+  for (const char* policy : {"h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer", "gemfilter",
+                             "fastgen", "adaptive"}) {
+    BudgetFields fields;
+    fields.kv_policy = policy;
+    const ApiError error = Refused(fields);
+    EXPECT_EQ(error.code, "policy_unsupported") << policy;
+    EXPECT_EQ(error.param, "kv_policy");
+  }
+}
+
+TEST(ResolveBudgetTest, AnUnknownPolicyIsNotRepeatedButTheKnownOnesAreNamed) {
+  BudgetFields fields;
+  fields.kv_policy = "canary-5e1f";
+  const ApiError error = Refused(fields);
+  EXPECT_EQ(error.message.find("canary"), std::string::npos);
+  for (const char* known : {"full", "streaming", "fastkv"}) {
+    EXPECT_NE(error.message.find(known), std::string::npos) << error.message;
+  }
+}
+
+TEST(ResolveBudgetTest, ARefusedPairIsNamedOnBothSides) {
+  BudgetFields fields;
+  fields.kv_policy = "full";
+  fields.kv_retention_ppm = 200'000;
+  const std::string message = Refused(fields).message;
+  EXPECT_NE(message.find("kv_retention"), std::string::npos) << message;
+  EXPECT_NE(message.find("full"), std::string::npos) << message;
+}
+
+TEST(ResolveBudgetTest, FieldsOfUnbuiltPoliciesAreRefusedByName) {
+  BudgetFields fields;
+  fields.unsupported = {"kv_recovery"};
+  EXPECT_EQ(Refused(fields).code, "unsupported_parameter");
+  EXPECT_EQ(Refused(fields).param, "kv_recovery");
+  fields.unsupported = {"x-kv-recovery"};
+  EXPECT_EQ(Refused({}, fields).param, "x-kv-recovery");
+}
+
+TEST(ResolveBudgetTest, FullWithTspIsTspOnly) {
+  BudgetFields fields;
+  fields.kv_policy = "full";
+  fields.tsp_ratio_ppm = 200'000;
+  const ResolvedBudget budget = Resolved(fields);
+  EXPECT_EQ(budget.spec.retention_ppm, kPpm);
+  EXPECT_EQ(budget.spec.tsp_ppm, 200'000);
+}
+
+TEST(ResolveBudgetTest, SettingsReachTheSpec) {
+  BudgetFields fields;
+  fields.kv_window_raw = 16;
+  fields.kv_pool = "avg";
+  fields.kv_pool_width = 5;
+  fields.kv_sink_tokens = 0;
+  fields.kv_min_prompt = 0;
+  fields.tsp_min_prompt = 1;
+  const ResolvedBudget budget = Resolved(fields);
+  EXPECT_EQ(budget.spec.window, 16);
+  EXPECT_TRUE(budget.spec.window_raw);
+  EXPECT_EQ(budget.spec.pool, kernels::PoolKind::kAvg);
+  EXPECT_EQ(budget.spec.pool_width, 5);
+  EXPECT_EQ(budget.spec.sink_tokens, 0);
+  EXPECT_EQ(budget.spec.min_prompt, 0);
+  EXPECT_EQ(budget.spec.tsp_min_prompt, 1);
+}
+
+TEST(ResolveBudgetTest, StreamingMayGrow) {
+  BudgetFields fields;
+  fields.kv_policy = "streaming";
+  fields.kv_decode = "grow";
+  EXPECT_EQ(Resolved(fields).spec.decode, engine::KvDecode::kGrow);
+}
+
+TEST(ResolveBudgetTest, AShortPromptIsServedAndRefusedUnderStrict) {
+  BudgetFields fields;
+  fields.kv_retention_ppm = 200'000;
+  EXPECT_EQ(Resolved(fields, {}, 511).spec.retention_ppm, 200'000);
+  fields.kv_strict = true;
+  const ApiError error = Refused(fields, {}, 511);
+  EXPECT_EQ(error.code, "budget_not_exact");
+  EXPECT_EQ(error.param, "kv_strict");
+  Resolved(fields, {}, 512);
+}
+
+TEST(ResolveBudgetTest, TspHasAThresholdOfItsOwn) {
+  BudgetFields fields;
+  fields.tsp_ratio_ppm = 200'000;
+  fields.kv_strict = true;
+  EXPECT_EQ(Refused(fields, {}, 2047).code, "budget_not_exact");
+  Resolved(fields, {}, 2048);
+}
+
+TEST(ResolveBudgetTest, ABudgetThatDoesNotBindIsExactOnAShortPrompt) {
+  BudgetFields fields;
+  fields.kv_policy = "fastkv";
+  fields.kv_retention_tokens = 400;
+  fields.kv_strict = true;
+  Resolved(fields, {}, 400);
+  EXPECT_EQ(Refused(fields, {}, 401).code, "budget_not_exact");
+}
+
+}  // namespace
+}  // namespace headroom::server
