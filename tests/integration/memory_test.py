@@ -83,8 +83,8 @@ def most_running(server, count, **fields):
 def test_a_pool_of_ten_full_sequences_holds_eighty_at_a_tenth(long_needle):
     # Prompts are read whole, several in a step, so that the first are still decoding when the last
     # have been read.
-    flags = ["--kv-pages", str(10 * pages(PROMPT_TOKENS + NEW_TOKENS)), "--max-batch-rows",
-             "32768", "--step-time-ms", "60000"]
+    flags = ["--threads", "1", "--kv-pages", str(10 * pages(PROMPT_TOKENS + NEW_TOKENS)),
+             "--max-batch-rows", "32768", "--step-time-ms", "60000"]
     with HeadroomServer(long_needle, *flags) as server:
         full = most_running(server, 12, kv_policy="full")
         tenth = most_running(server, 84, kv_policy="fastkv", kv_retention=0.1, tsp_ratio=0.1,
