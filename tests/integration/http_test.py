@@ -10,7 +10,8 @@ from headroom_server import HeadroomServer
 from wire import assert_error, metric, metrics, raw, request, wait_for
 
 POST_PATHS = ["/v1/chat/completions", "/v1/completions"]
-GET_PATHS = ["/v1/models", "/v1/models/tiny", "/health", "/livez", "/readyz", "/metrics", "/version"]
+GET_PATHS = ["/v1/models", "/v1/models/tiny", "/health", "/livez", "/readyz", "/metrics",
+             "/version"]
 BODY = json.dumps({"prompt": [1, 2, 3], "max_tokens": 2, "temperature": 0}).encode()
 
 

@@ -137,7 +137,8 @@ def test_help_and_version():
 
 def test_flags_go_before_the_environment_before_the_file(tmp_path, monkeypatch):
     config = tmp_path / "headroom.conf"
-    config.write_text("# test\n[serve]\nmax-context = 100\nthreads = 1\n[bench engine]\nbatch = 1\n")
+    config.write_text("# test\n[serve]\nmax-context = 100\nthreads = 1\n"
+                      "[bench engine]\nbatch = 1\n")
 
     def context(*flags):
         with HeadroomServer("builtin:tiny", *flags, "--config", str(config)) as server:

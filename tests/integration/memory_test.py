@@ -1,4 +1,4 @@
-"""Eviction frees memory: fewer pages after the prompt, more sequences at once, a bounded process."""
+"""Eviction frees memory: fewer pages, more sequences at once, a bounded process."""
 import concurrent.futures
 import json
 import pathlib
