@@ -9,8 +9,8 @@
 namespace headroom::kernels::cpu_avx512 {
 
 // Largest tiles that fit in the registers: rows, and groups of 16 columns for that many rows.
-static constexpr int kMaxQuantRows = 12;
-static constexpr int QuantGroups(int rows) { return rows <= 4 ? 4 : rows <= 8 ? 2 : 1; }
+static constexpr int kMaxQuantRows = 8;
+static constexpr int QuantGroups(int rows) { return rows <= 4 ? 4 : 2; }
 // Rows up to which the sums of both bytes of the activations fit.
 static constexpr int kSeparatePlaneRows = 4;
 static constexpr int kUnpackedRows = 6;
