@@ -79,6 +79,13 @@ class Copy:
         return done.returncode, done.stdout
 
 
+def compiler_errors(output):
+    """The lines that name an error; the notes around them may be thousands."""
+    lines = output.splitlines()
+    errors = [line for line in lines if "error" in line.lower() or line.startswith("FAILED")]
+    return "\n".join(errors[:20] or lines[-20:])
+
+
 def num_passed(output):
     found = re.search(r"\[  PASSED  \] (\d+) test", output)
     return int(found.group(1)) if found else 0
@@ -113,7 +120,7 @@ def check_mutant(copy, mutant, clean_digest):
     try:
         errors = copy.build_targets([mutant.test])
         if errors is not None:
-            print(errors[-3000:], file=sys.stderr)
+            print(compiler_errors(errors), file=sys.stderr)
             return False, "does not compile"
         if copy.digest(mutant.test) == clean_digest:
             return False, f"{mutant.test} does not depend on the line"
@@ -136,7 +143,7 @@ def check_clean(copy, mutants):
     started = time.monotonic()
     errors = copy.build_targets(targets)
     if errors is not None:
-        sys.exit(f"{errors[-6000:]}\nerror: the unmutated copy does not build")
+        sys.exit(f"{compiler_errors(errors)}\nerror: the unmutated copy does not build")
     print(f"built {', '.join(targets)} in {time.monotonic() - started:.0f} s", flush=True)
     copy.configure()  # now every test has its command
     for test, test_filter in sorted({(mutant.test, mutant.filter) for mutant in mutants}):
