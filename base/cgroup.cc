@@ -17,7 +17,7 @@ std::optional<double> QuotaOf(std::istream& quota_text, std::istream& period_tex
   return quota / period;
 }
 
-std::optional<double> QuotaOfFolder(const std::string& folder, bool is_v2) {
+std::optional<double> CpusOfFolder(const std::string& folder, bool is_v2) {
   if (is_v2) {
     std::ifstream file(folder + "/cpu.max");
     return QuotaOf(file, file);
@@ -27,16 +27,31 @@ std::optional<double> QuotaOfFolder(const std::string& folder, bool is_v2) {
   return QuotaOf(quota, period);
 }
 
-// The tightest quota from `path` (relative to `root`, starting with '/') up to `root` itself.
-std::optional<double> TightestQuota(const std::string& root, std::string path, bool is_v2) {
-  std::optional<double> tightest;
+std::optional<int64_t> MemoryLeftOfFolder(const std::string& folder, bool is_v2) {
+  std::ifstream limit_file(folder + (is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  std::ifstream usage_file(folder + (is_v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  int64_t limit = 0;
+  int64_t usage = 0;
+  // "max" (v2) fails to parse; v1 says "no limit" by a number near 2^63.
+  if (!(limit_file >> limit) || !(usage_file >> usage) || limit < 0 || usage < 0 ||
+      limit > (int64_t{1} << 60)) {
+    return std::nullopt;
+  }
+  return std::max<int64_t>(limit - usage, 0);
+}
+
+// The least of what `read` finds from `path` (relative to `root`, starting with '/') up to `root`.
+template <typename T>
+std::optional<T> LeastUpwards(const std::string& root, std::string path, bool is_v2,
+                              std::optional<T> (*read)(const std::string&, bool)) {
+  std::optional<T> least;
   for (;;) {
-    if (const std::optional<double> quota = QuotaOfFolder(root + path, is_v2)) {
-      tightest = std::min(tightest.value_or(*quota), *quota);
+    if (const std::optional<T> found = read(root + path, is_v2)) {
+      least = std::min(least.value_or(*found), *found);
     }
     const size_t slash = path.rfind('/');
     if (slash == std::string::npos) {
-      return tightest;
+      return least;
     }
     path.resize(slash);
   }
@@ -52,11 +67,12 @@ bool ListHolds(const std::string& comma_list, const std::string& word) {
   return false;
 }
 
-}  // namespace
-
-std::optional<double> CgroupCpuQuota(const std::string& proc_self_cgroup,
-                                     const std::string& mount) {
-  std::optional<double> tightest;
+// The least over the process's cgroups that `controller` governs.
+template <typename T>
+std::optional<T> LeastOfProcess(const std::string& proc_self_cgroup, const std::string& mount,
+                                const std::string& controller,
+                                std::optional<T> (*read)(const std::string&, bool)) {
+  std::optional<T> least;
   std::istringstream lines(proc_self_cgroup);
   for (std::string line; std::getline(lines, line);) {
     // hierarchy-id:controllers:path; v2 has id 0 and no controllers.
@@ -67,15 +83,27 @@ std::optional<double> CgroupCpuQuota(const std::string& proc_self_cgroup,
     }
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const bool is_v2 = controllers.empty();
-    if (!is_v2 && !ListHolds(controllers, "cpu")) {
+    if (!is_v2 && !ListHolds(controllers, controller)) {
       continue;
     }
-    const std::string root = is_v2 ? mount : mount + "/cpu";
-    if (const auto quota = TightestQuota(root, line.substr(second + 1), is_v2)) {
-      tightest = std::min(tightest.value_or(*quota), *quota);
+    const std::string root = is_v2 ? mount : mount + "/" + controller;
+    if (const auto found = LeastUpwards<T>(root, line.substr(second + 1), is_v2, read)) {
+      least = std::min(least.value_or(*found), *found);
     }
   }
-  return tightest;
+  return least;
+}
+
+}  // namespace
+
+std::optional<double> CgroupCpuQuota(const std::string& proc_self_cgroup,
+                                     const std::string& mount) {
+  return LeastOfProcess<double>(proc_self_cgroup, mount, "cpu", CpusOfFolder);
+}
+
+std::optional<int64_t> CgroupMemoryLeft(const std::string& proc_self_cgroup,
+                                        const std::string& mount) {
+  return LeastOfProcess<int64_t>(proc_self_cgroup, mount, "memory", MemoryLeftOfFolder);
 }
 
 }  // namespace headroom

@@ -1,6 +1,7 @@
-// The CPU quota that a container or service gives this process (cgroup v2 and v1).
+// What a container or service gives this process (cgroup v2 and v1).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -10,5 +11,10 @@ namespace headroom {
 // nothing where no quota is set. `proc_self_cgroup` is the text of /proc/self/cgroup, `mount` the
 // folder where cgroups are mounted (/sys/fs/cgroup). Unreadable or malformed files count as unset.
 std::optional<double> CgroupCpuQuota(const std::string& proc_self_cgroup, const std::string& mount);
+
+// Bytes left under the tightest memory limit on that path, limit less use, not below 0; nothing
+// where no limit is set.
+std::optional<int64_t> CgroupMemoryLeft(const std::string& proc_self_cgroup,
+                                        const std::string& mount);
 
 }  // namespace headroom

@@ -21,17 +21,21 @@ Status CheckTokens(const Request& request, const EngineShape& shape) {
     return InvalidArgument("max_new_tokens is {}; at least 1 is needed",
                            request.stop.max_new_tokens);
   }
-  const int64_t requested = num_prompt + request.stop.max_new_tokens;
-  if (requested > shape.max_context_tokens) {
-    return OutOfRange(
-        "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in "
-        "the messages, {} in the completion).",
-        shape.max_context_tokens, requested, num_prompt, request.stop.max_new_tokens);
+  if (num_prompt + request.stop.max_new_tokens > shape.max_context_tokens) {
+    return ContextLengthError(shape.max_context_tokens, num_prompt, request.stop.max_new_tokens);
   }
   return OkStatus();
 }
 
 }  // namespace
+
+Status ContextLengthError(int64_t max_context_tokens, int64_t prompt_tokens, int64_t new_tokens) {
+  return OutOfRange(
+      "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in "
+      "the prompt, {} in the completion). Please reduce the length of the prompt or the completion.",
+      max_context_tokens, static_cast<uint64_t>(prompt_tokens) + static_cast<uint64_t>(new_tokens),
+      prompt_tokens, new_tokens);
+}
 
 PromptInfo PromptInfoOf(const Request& request) {
   const auto num_tokens = static_cast<int32_t>(request.prompt_ids.size());

@@ -30,6 +30,9 @@ PromptInfo PromptInfoOf(const Request& request);
 // Layers that a row of the phase costs; at least 1.
 int32_t NumLayersOf(const PrefillPhase& phase);
 
+// The error of a request longer than the context, in OpenAI's wording. OutOfRange.
+Status ContextLengthError(int64_t max_context_tokens, int64_t prompt_tokens, int64_t new_tokens);
+
 // Errors: InvalidArgument (no prompt, ids outside the vocabulary, unknown policy or settings that
 // it refuses), OutOfRange (context length; OpenAI's wording), ResourceExhausted (more pages than
 // the pool has).

@@ -70,10 +70,12 @@ int32_t Scheduler::PlanDecode(const SchedulerView& view, bool has_prefill, StepP
 
 // Row-layers that prompts may spend in this step.
 double Scheduler::PrefillCost(const SchedulerView& view, int32_t num_decode_rows) const {
-  if (num_decode_rows == 0 || view.row_ns <= 0.0) {
+  if (view.row_ns <= 0.0) {
     return std::numeric_limits<double>::infinity();
   }
-  const double rows = static_cast<double>(limits_.step_time_ns) / view.row_ns - num_decode_rows;
+  const int64_t aim_ns =
+      num_decode_rows == 0 ? limits_.prompt_step_time_ns : limits_.step_time_ns;
+  const double rows = static_cast<double>(aim_ns) / view.row_ns - num_decode_rows;
   return rows * view.num_layers;
 }
 

@@ -21,6 +21,8 @@ struct SchedulerLimits {
   int32_t max_rows = 512;              // rows of one step, decode rows included
   int32_t min_chunk = 16;              // a step always offers prefill at least so many rows
   int64_t step_time_ns = 100'000'000;  // aim for a step while others decode; shrinks chunks
+  // Aim for a step of prompts alone: a cancel, and a new request's admission, wait no longer.
+  int64_t prompt_step_time_ns = 1'000'000'000;
   int64_t num_pages = 0;               // of the pool
 };
 
@@ -64,9 +66,10 @@ class Scheduler {
 
   // Whenever a sequence runs or the front of the queue fits, the plan holds at least one row.
   // Oldest first everywhere; with more decoding sequences than rows the youngest sit out. When
-  // sequences decode, prompt chunks shrink so that the step takes about step_time_ns, a row of a
-  // phase of k layers counting k / num_layers; without row_ns, and when none decodes, max_rows
-  // alone limits them. At least min(min_chunk, max_rows / 2) rows stay open to prompts.
+  // sequences decode, prompt chunks shrink so that the step takes about step_time_ns, and about
+  // prompt_step_time_ns when none does; a row of a phase of k layers counts k / num_layers. Without
+  // row_ns max_rows alone limits them. At least min(min_chunk, max_rows / 2) rows stay open to
+  // prompts.
   StepPlan Plan(const SchedulerView& view) const;
 
  private:

@@ -43,14 +43,29 @@ Status AddFile(const std::string& path, std::vector<NamedTensor>& tensors, Loade
   return OkStatus();
 }
 
+// Whether what an index names lies in the model's directory. A hub cache keeps its files in
+// MODEL/blobs and links to them from MODEL/snapshots/REVISION: such links count as well.
+bool IsOwnFile(const std::string& directory, const std::string& path) {
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(path, error))) {
+    return true;
+  }
+  const fs::path target = fs::canonical(path, error);
+  if (error) {
+    return false;
+  }
+  const fs::path blobs = fs::canonical(fs::path(directory) / ".." / ".." / "blobs", error);
+  return !error && target.parent_path() == blobs;
+}
+
 // Adds a file that the index names, whose tensors must be those that the index places there.
 Status AddShard(const std::string& directory, const std::string& name,
                 const std::map<std::string, std::string>& weight_map,
                 std::vector<NamedTensor>& tensors, LoadedModel& model) {
   const std::string path = directory + "/" + name;
-  std::error_code error;
-  if (fs::is_symlink(fs::symlink_status(path, error))) {
-    return InvalidArgument("{}: a file named by an index must not be a link", path);
+  if (!IsOwnFile(directory, path)) {
+    return InvalidArgument(
+        "{}: a file named by an index must not be a link, but to ../../blobs of a hub cache", path);
   }
   const size_t first = tensors.size();
   HEADROOM_RETURN_IF_ERROR(AddFile(path, tensors, model));

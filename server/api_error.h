@@ -13,7 +13,8 @@ namespace headroom::server {
 
 struct ApiError {
   int http_status = 500;
-  std::string type;     // invalid_request_error, authentication_error, overloaded_error, server_error
+  // invalid_request_error, authentication_error, overloaded_error or server_error
+  std::string type;
   std::string code;     // closed set: docs/api.md
   std::string message;
   std::string param;    // the field as the client wrote it; empty: null on the wire

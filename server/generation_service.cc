@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "engine/capacity.h"
 #include "server/prompt_encoder.h"
 #include "server/sampling_validator.h"
 
@@ -86,11 +87,15 @@ std::optional<ApiError> GenerationService::Impl::CheckBudgetExact(
 // The context length alone, before any budget is looked at.
 std::optional<ApiError> GenerationService::Impl::CheckLength(const GenerationRequest& request,
                                                              engine::Request base) const {
-  base.stop.max_new_tokens =
-      static_cast<int32_t>(std::min<int64_t>(request.max_tokens.value_or(1), INT32_MAX));
-  const Status fits = runtime.engine().CheckFits(base);
+  const int64_t new_tokens = request.max_tokens.value_or(1);
+  base.stop.max_new_tokens = static_cast<int32_t>(std::min<int64_t>(new_tokens, INT32_MAX));
+  Status fits = runtime.engine().CheckFits(base);
   if (fits.code() != StatusCode::kOutOfRange) {
     return std::nullopt;
+  }
+  if (new_tokens > INT32_MAX) {  // the number that was sent, not the one that fits
+    fits = engine::ContextLengthError(runtime.max_context(),
+                                      static_cast<int64_t>(base.prompt_ids.size()), new_tokens);
   }
   ApiError error = FromStatus(fits);
   error.param = std::holds_alternative<ChatPrompt>(request.prompts.front()) ? "messages" : "prompt";

@@ -62,7 +62,8 @@ struct ServerMetrics::Impl {
   Gauge& pages_reserved = MakeGauge("headroom_kv_cache_pages_reserved", "Pages promised");
   Gauge& usage = MakeGauge("headroom_kv_cache_usage_ratio", "Pages in use, of all");
   Gauge& connections = MakeGauge("headroom_http_connections", "Open connections");
-  Gauge& heartbeat = MakeGauge("headroom_engine_heartbeat_seconds", "Clock of the last engine turn");
+  Gauge& heartbeat_age =
+      MakeGauge("headroom_engine_heartbeat_age_seconds", "Since the engine's last turn");
   Counter& prompt_tokens = MakeCounter("headroom_prompt_tokens_total", "Prompt tokens read");
   Counter& generated = MakeCounter("headroom_generation_tokens_total", "Tokens generated");
   Counter& entries_kept =
@@ -171,7 +172,8 @@ void ServerMetrics::Impl::Refresh() {
   usage.Set(stats.pages_total == 0 ? 0.0
                                    : static_cast<double>(stats.pages_used) /
                                          static_cast<double>(stats.pages_total));
-  heartbeat.Set(static_cast<double>(runtime.loop().heartbeat_ns()) * 1e-9);
+  const int64_t age_ns = runtime.clock().NowNs() - runtime.loop().heartbeat_ns();
+  heartbeat_age.Set(static_cast<double>(std::max<int64_t>(age_ns, 0)) * 1e-9);
   RaiseTo(&prompt_tokens, stats.prompt_tokens);
   RaiseTo(&generated, stats.generated_tokens);
   RaiseTo(&entries_kept, stats.entries_kept);

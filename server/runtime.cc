@@ -1,11 +1,10 @@
 #include "server/runtime.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <limits>
 
+#include "base/available_memory.h"
 #include "base/log.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/ref/ref_backend.h"
@@ -14,12 +13,6 @@ namespace headroom::server {
 namespace {
 
 constexpr int32_t kCapacityPromptTokens = 8192;
-
-int64_t AvailableMemoryBytes() {
-  const int64_t pages = ::sysconf(_SC_AVPHYS_PAGES);
-  const int64_t page_bytes = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && page_bytes > 0 ? pages * page_bytes : int64_t{1} << 30;
-}
 
 StatusOr<std::unique_ptr<kernels::Backend>> CreateBackend(const RuntimeOptions& options) {
   if (options.backend == "ref") {
@@ -148,7 +141,7 @@ Status Runtime::BuildEngine(const models::LoadedModel& loaded) {
   return OkStatus();
 }
 
-// Auto: eight full-context sequences, within 40 % of the free memory, and at least one sequence.
+// Auto: eight full-context sequences, within 40 % of the available memory, and at least one.
 StatusOr<int32_t> Runtime::ChoosePages() const {
   const int64_t page_bytes = static_cast<int64_t>(backend_->KvPageBytes(geometry_));
   const int64_t one_sequence = FullPages(shape_, max_context_) + FullPages(shape_, 1);
@@ -157,9 +150,9 @@ StatusOr<int32_t> Runtime::ChoosePages() const {
     pages = options_.kv_memory_mib * (int64_t{1} << 20) / page_bytes;
   }
   if (pages == 0) {
-    const int64_t affordable = AvailableMemoryBytes() * 2 / 5 / page_bytes;
-    pages = std::min(std::max(one_sequence, std::min(8 * one_sequence, affordable)),
-                     AvailableMemoryBytes() * 4 / 5 / page_bytes);
+    const int64_t available = AvailableMemoryBytes() / page_bytes;
+    pages = std::min(std::max(one_sequence, std::min(8 * one_sequence, available * 2 / 5)),
+                     available * 4 / 5);
   }
   const int64_t least = FullPages(shape_, 2 * kernels::kPageSize);
   if (pages < least || pages > std::numeric_limits<int32_t>::max()) {

@@ -46,6 +46,7 @@ class Runtime {
   ~Runtime();
 
   const RuntimeOptions& options() const { return options_; }
+  const Clock& clock() const { return clock_; }
   const std::string& model_name() const { return model_name_; }
   const models::ModelConfig& config() const { return config_; }
   const models::Tokenizer* tokenizer() const { return tokenizer_.get(); }            // may be null

@@ -170,7 +170,8 @@ void RopeStore(const RopeStoreParams& params) {
       const int64_t slot = params.dst_slots[row * geometry.num_kv_heads + kv_head];
       if (slot >= 0) {
         const float* k = qkv + (num_heads + kv_head) * head_dim;
-        StoreSlot(params.arena, slot, k, k + static_cast<int64_t>(geometry.num_kv_heads) * head_dim);
+        const float* v = k + static_cast<int64_t>(geometry.num_kv_heads) * head_dim;
+        StoreSlot(params.arena, slot, k, v);
       }
     }
   }

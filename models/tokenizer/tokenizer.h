@@ -38,7 +38,7 @@ enum class TokenType : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnu
 // What a model file says of its tokenizer, GGUF's fields (tokenizer.ggml.*).
 struct TokenizerData {
   std::string model;                   // "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE)
-  std::string pre;                     // pre-tokenizer: "smollm", "gpt-2", "default", "llama-bpe", ...
+  std::string pre;                     // pre-tokenizer: "smollm", "gpt-2", "default", ...
   std::vector<std::string> tokens;     // [vocab]
   std::vector<float> scores;           // [vocab] or empty
   std::vector<TokenType> token_types;  // [vocab] or empty (all normal)

@@ -117,7 +117,7 @@ class Printer {
     num_tokens_ += static_cast<int64_t>(event.tokens.size());
     if (ids_only_) {
       for (const engine::SampledToken& token : event.tokens) {
-        std::printf("%s%d", num_printed_++ > 0 ? " " : "", token.token);
+        std::printf("%s%d", num_printed_++ > 0 ? "," : "", token.token);
       }
     } else {
       std::fwrite(event.text.data(), 1, event.text.size(), stdout);
@@ -166,6 +166,11 @@ class Printer {
 int Generate(GenerateFlags& flags) {
   if (const Status ok = FinishRuntimeFlags(flags.runtime); !ok.ok()) {
     return ReportError(ok);
+  }
+  if (!flags.kv_trace.empty()) {  // before any work, not after it
+    if (const Status ok = CheckKvTraceFile(flags.kv_trace); !ok.ok()) {
+      return ReportError(ok);
+    }
   }
   SteadyClock clock;
   auto runtime = Runtime::Create(flags.runtime.options, clock);

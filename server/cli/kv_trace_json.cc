@@ -4,6 +4,17 @@
 #include <nlohmann/json.hpp>
 
 namespace headroom::server {
+namespace {
+
+Status CannotWrite(const std::string& path) {
+  return InvalidArgument("--kv-trace: cannot write {}", path);
+}
+
+}  // namespace
+
+Status CheckKvTraceFile(const std::string& path) {
+  return std::ofstream(path, std::ios::binary | std::ios::app) ? OkStatus() : CannotWrite(path);
+}
 
 Status WriteKvTrace(const std::string& path, const engine::KvTrace& trace,
                     const engine::KvReceipt& receipt) {
@@ -18,7 +29,7 @@ Status WriteKvTrace(const std::string& path, const engine::KvTrace& trace,
   file << json.dump() << "\n";
   file.flush();
   if (!file) {
-    return InvalidArgument("--kv-trace: cannot write {}", path);
+    return CannotWrite(path);
   }
   return OkStatus();
 }

@@ -8,6 +8,9 @@
 
 namespace headroom::server {
 
+// Whether that file can be written; it is there, perhaps empty, afterwards.
+Status CheckKvTraceFile(const std::string& path);
+
 // {"policy", "prompt_tokens", "entries", "kept": [layer][kv_head] -> ascending prompt positions}.
 Status WriteKvTrace(const std::string& path, const engine::KvTrace& trace,
                     const engine::KvReceipt& receipt);

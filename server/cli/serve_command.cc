@@ -1,7 +1,8 @@
 // headroom serve: load, listen, answer, drain.
 //
 // The first SIGTERM or SIGINT drains: readiness goes to 503, new requests are refused, those in
-// flight finish, exit 0 (75 when they did not within --shutdown-timeout). A second one stops at once.
+// flight finish, exit 0. 75 when answers were cut: --shutdown-timeout passed, or a second signal
+// came, which stops at once.
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -68,6 +69,7 @@ int Drain(Runtime& runtime, HttpServer& http, const sigset_t& signals, const Clo
   while (!Drained(runtime, http)) {
     if (WaitForSignal(signals, kDrainPollMs)) {
       LogWarning("event=stop_now reason=\"second signal\"");
+      code = kExitDrainTimedOut;
       break;
     }
     if (clock.NowNs() >= deadline) {

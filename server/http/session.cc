@@ -161,8 +161,9 @@ void Session::OnReadError(beast::error_code error) {
                                               context_.options.max_body_bytes)));
   }
   if (error == http::error::header_limit) {
-    return RespondError(HttpFault(
-        431, "headers_too_large", fmt::format("headers: wanted at most {} bytes", kMaxHeaderBytes)));
+    return RespondError(
+        HttpFault(431, "headers_too_large",
+                  fmt::format("headers: wanted at most {} bytes", kMaxHeaderBytes)));
   }
   if (error == beast::error::timeout) {
     return Abort();
@@ -174,8 +175,9 @@ const char* Session::EndpointLabel() const {
   static constexpr const char* kKnown[] = {
       "/v1/chat/completions", "/v1/completions", "/v1/models", "/health",
       "/livez",               "/readyz",         "/metrics",   "/version"};
+  const std::string_view path = std::string_view(target_).substr(0, target_.find('?'));
   for (const char* known : kKnown) {
-    if (target_.starts_with(known)) {
+    if (path == known || (path.starts_with(known) && path[std::string_view(known).size()] == '/')) {
       return known;
     }
   }

@@ -127,7 +127,8 @@ class FidelityTest : public ::testing::Test {
       const auto* bytes = static_cast<const uint8_t*>(view->data) + r * view->row_bytes();
       kernels::DequantizeRow(view->dtype, bytes, view->cols, row.data());
       for (int64_t c = 0; c < view->cols; ++c) {
-        (*values)[static_cast<size_t>(r * view->cols + c)] = FloatToBf16(row[static_cast<size_t>(c)]);
+        const size_t index = static_cast<size_t>(r * view->cols + c);
+        (*values)[index] = FloatToBf16(row[static_cast<size_t>(c)]);
       }
     }
     view->data = values->data();

@@ -5,7 +5,7 @@ import random
 import openai
 import pytest
 
-import receipt_check
+import receipt_assert
 from headroom_server import HeadroomServer
 from wire import TINY, TINY_SUFFIX, metric, wait_until_free
 
@@ -73,7 +73,7 @@ async def read(client, spec, drop_after=None):
 
 def check_receipt(receipt, spec):
     n = len(spec["text"].encode()) + (len("#user\n#\n#assistant\n") if spec["chat"] else 0)
-    receipt_check.check(receipt, spec["budget"], n=n, suffix=TINY_SUFFIX if spec["chat"] else 0,
+    receipt_assert.check(receipt, spec["budget"], n=n, suffix=TINY_SUFFIX if spec["chat"] else 0,
                         **TINY)
 
 

@@ -62,7 +62,7 @@ def test_metrics_are_prometheus_text(tiny):
     for name in ("headroom_requests_waiting", "headroom_requests_running",
                  "headroom_kv_cache_pages_used", "headroom_kv_cache_pages_reserved",
                  "headroom_kv_cache_usage_ratio", "headroom_engine_steps_total",
-                 "headroom_engine_heartbeat_seconds", "headroom_http_connections"):
+                 "headroom_engine_heartbeat_age_seconds", "headroom_http_connections"):
         assert name + labels in after, name
     for name in ("time_to_first_token", "inter_token_latency", "e2e_request_latency",
                  "engine_step"):

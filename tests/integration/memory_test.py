@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-import receipt_check
+import receipt_assert
 from headroom_server import ROOT, HeadroomServer
 from wire import NEEDLE, complete, metric, wait_for, wait_until_free
 
@@ -48,10 +48,10 @@ def test_a_tenth_of_a_long_prompt_is_a_tenth_of_its_pages(long_needle):
     with HeadroomServer(long_needle, *flags) as server:
         idle = memory_bytes(server, "VmRSS")
         full = complete(server, prompt=prompt, max_tokens=2, kv_policy="full")["kv"]
-        receipt_check.check(full, {"kv_policy": "full"}, n=7500, **NEEDLE)
+        receipt_assert.check(full, {"kv_policy": "full"}, n=7500, **NEEDLE)
         asked = {"kv_policy": "fastkv", "kv_retention": 0.1}
         tenth = complete(server, prompt=prompt, max_tokens=2, **asked)["kv"]
-        receipt_check.check(tenth, asked, n=7500, **NEEDLE)
+        receipt_assert.check(tenth, asked, n=7500, **NEEDLE)
         assert tenth["pages"] <= 0.12 * full["pages"]
         wait_until_free(server)
         peak = memory_bytes(server, "VmHWM")

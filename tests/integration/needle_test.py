@@ -4,7 +4,7 @@ import random
 import pytest
 
 import make_needle_prompts
-import receipt_check
+import receipt_assert
 from wire import NEEDLE, complete
 
 COUNT = 64
@@ -28,7 +28,7 @@ def count_right(server, prompts, **budget):
         ids = prompt["context"] + prompt["question"]
         answer = complete(server, prompt=ids, max_tokens=len(prompt["answer"]), ignore_eos=True,
                           return_token_ids=True, **WHOLE, **budget)
-        receipt_check.check(answer["kv"], {**WHOLE, **budget}, n=len(ids), **NEEDLE)
+        receipt_assert.check(answer["kv"], {**WHOLE, **budget}, n=len(ids), **NEEDLE)
         kept_bytes.append(answer["kv"]["bytes"])
         right += answer["choices"][0]["token_ids"] == prompt["answer"]
     print(f"seed {SEED}: {budget} {right} of {len(prompts)}")
@@ -56,5 +56,5 @@ def test_fastkv_keeps_the_answers_that_streaming_loses(needle, prompts):
 def test_receipts_of_other_budgets_are_exact(needle, prompts, budget):
     prompt = prompts[0]["context"] + prompts[0]["question"]
     asked = {**WHOLE, **budget}
-    receipt_check.check(complete(needle, prompt=prompt, max_tokens=1, **asked)["kv"], asked,
+    receipt_assert.check(complete(needle, prompt=prompt, max_tokens=1, **asked)["kv"], asked,
                         n=len(prompt), **NEEDLE)

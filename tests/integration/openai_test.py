@@ -4,7 +4,7 @@ import json
 import openai
 import pytest
 
-import receipt_check
+import receipt_assert
 from wire import TINY, TINY_SUFFIX, chat, complete, request, stream, wait_until_free
 
 MESSAGES = [{"role": "user", "content": "Say something."}]
@@ -32,7 +32,7 @@ def test_a_chat_answer_is_whole(client):
     usage = answer.usage
     assert usage.prompt_tokens == chat_tokens("Say something.")
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
-    receipt_check.check(answer.model_extra["kv"], {}, n=usage.prompt_tokens, suffix=TINY_SUFFIX,
+    receipt_assert.check(answer.model_extra["kv"], {}, n=usage.prompt_tokens, suffix=TINY_SUFFIX,
                         **TINY)
 
 
@@ -271,7 +271,7 @@ def test_budget_headers_of_an_answer_and_its_receipt(client):
         asked = {"kv_retention": 0.29, "tsp_ratio": 0.000001, "tsp_min_prompt": 0}
         assert receipt["sources"] == {"kv_retention": "header", "tsp_ratio": "header",
                                       "tsp_min_prompt": "body"}
-        receipt_check.check(receipt, asked, n=600, **TINY)
+        receipt_assert.check(receipt, asked, n=600, **TINY)
 
 
 @pytest.mark.parametrize("length", [1, 12, 13, 100, 511, 512, 513, 700])
@@ -300,7 +300,7 @@ def test_budget_headers_of_an_answer_and_its_receipt(client):
 ], ids=json.dumps)
 def test_receipts_follow_from_what_was_asked(tiny, length, asked):
     answer = complete(tiny, prompt=[i * 7 % 250 for i in range(length)], max_tokens=1, **asked)
-    receipt_check.check(answer["kv"], asked, n=length, **TINY)
+    receipt_assert.check(answer["kv"], asked, n=length, **TINY)
 
 
 def test_receipts_of_chats_count_the_template_into_the_window(tiny):
@@ -309,7 +309,7 @@ def test_receipts_of_chats_count_the_template_into_the_window(tiny):
                   {"kv_retention": 0.5, "tsp_ratio": 0.05, "kv_min_prompt": 0,
                    "tsp_min_prompt": 0}):
         answer = chat(tiny, "word " * 100, max_tokens=1, **asked)
-        receipt_check.check(answer["kv"], asked, n=chat_tokens("word " * 100),
+        receipt_assert.check(answer["kv"], asked, n=chat_tokens("word " * 100),
                             suffix=TINY_SUFFIX, **TINY)
 
 

@@ -6,7 +6,7 @@ import socket
 import time
 import urllib.request
 
-# What receipt_check needs of the built-in models, keys and values in bf16, the default.
+# What receipt_assert needs of the built-in models, keys and values in bf16, the default.
 TINY = {"layers": 4, "kv_heads": 2, "tsp_layer": 1, "head_dim": 16, "element_bytes": 2}
 NEEDLE = {"layers": 6, "kv_heads": 2, "tsp_layer": 2, "head_dim": 32, "element_bytes": 2}
 # Tokens that builtin:tiny's template puts behind a message: <|im_end|>\n<|im_start|>assistant\n

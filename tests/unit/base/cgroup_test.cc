@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/available_memory.h"
+
 namespace headroom {
 namespace {
 
@@ -54,6 +56,36 @@ TEST_F(CgroupTest, MalformedTextMeansNoQuota) {
   for (const char* text : {"", "0", "0:", "no colons\n", "0::/\n", "0::relative\n"}) {
     EXPECT_EQ(CgroupCpuQuota(text, mount_), std::nullopt) << text;
   }
+}
+
+TEST_F(CgroupTest, MemoryLeftIsTheLeastOfLimitLessUseUpToTheRoot) {
+  Write("a/b/memory.max", "9000\n");
+  Write("a/b/memory.current", "1000\n");
+  Write("a/memory.max", "6000\n");
+  Write("a/memory.current", "1500\n");
+  Write("memory.max", "max\n");
+  Write("memory.current", "123456\n");
+  EXPECT_EQ(CgroupMemoryLeft("0::/a/b\n", mount_), 4500);
+  EXPECT_EQ(CgroupMemoryLeft("0::/\n", mount_), std::nullopt);
+  Write("a/memory.current", "7000\n");  // over its limit
+  EXPECT_EQ(CgroupMemoryLeft("0::/a/b\n", mount_), 0);
+}
+
+TEST_F(CgroupTest, MemoryOfV1IsReadBesideOtherControllers) {
+  Write("memory/a/memory.limit_in_bytes", "5000\n");
+  Write("memory/a/memory.usage_in_bytes", "2000\n");
+  Write("memory/memory.limit_in_bytes", "9223372036854771712\n");  // none
+  Write("memory/memory.usage_in_bytes", "2000\n");
+  EXPECT_EQ(CgroupMemoryLeft("5:memory:/a\n4:cpu,cpuacct:/b\n", mount_), 3000);
+  EXPECT_EQ(CgroupMemoryLeft("5:memory:/\n", mount_), std::nullopt);
+}
+
+TEST(AvailableMemoryTest, ReadsMemAvailableAndNothingElse) {
+  EXPECT_EQ(ParseMemAvailable("MemTotal: 10 kB\nMemFree: 2 kB\nMemAvailable:   7 kB\n"), 7 * 1024);
+  EXPECT_EQ(ParseMemAvailable("MemTotal: 10 kB\nMemFree: 2 kB\n"), std::nullopt);
+  EXPECT_EQ(ParseMemAvailable("MemAvailable: -1 kB\n"), std::nullopt);
+  EXPECT_EQ(ParseMemAvailable("MemAvailable: 99999999999999999999 kB\n"), std::nullopt);
+  EXPECT_GT(AvailableMemoryBytes(), 0);
 }
 
 }  // namespace

@@ -223,7 +223,8 @@ TEST(EngineTest, ContextLengthIsRefusedWithBothNumbers) {
   EXPECT_EQ(status.code(), StatusCode::kOutOfRange);
   EXPECT_EQ(StatusMessage(status),
             "This model's maximum context length is 100 tokens. However, you requested 101 tokens "
-            "(60 in the messages, 41 in the completion).");
+            "(60 in the prompt, 41 in the completion). Please reduce the length of the prompt or "
+            "the completion.");
 }
 
 TEST(EngineTest, WhatCanNeverFitThePoolIsRefusedAtOnce) {

@@ -101,10 +101,13 @@ TEST(SchedulerTest, RowsOfAStepAreCapped) {
 TEST(SchedulerTest, ChunksShrinkToTheStepTimeWhileOthersDecode) {
   SchedulerLimits limits = Limits();
   limits.step_time_ns = 1000;
+  limits.prompt_step_time_ns = 1250;
   View view = {.running = {Decoding(1), Prefilling(2, 1000)}, .row_ns = 25.0};
   EXPECT_EQ(view.Plan(limits).prefill[0].num_rows, 39);  // 1000 / 25 - 1
-  view.running = {Prefilling(2, 1000)};                  // nobody waits for the step
-  EXPECT_EQ(view.Plan(limits).prefill[0].num_rows, 64);
+  view.running = {Prefilling(2, 1000)};                  // none decodes
+  EXPECT_EQ(view.Plan(limits).prefill[0].num_rows, 50);  // 1250 / 25
+  limits.prompt_step_time_ns = 1'000'000;
+  EXPECT_EQ(view.Plan(limits).prefill[0].num_rows, 64);  // max_rows
   view = {.running = {Decoding(1), Prefilling(2, 1000)}, .row_ns = 0.0};  // not measured
   EXPECT_EQ(view.Plan(limits).prefill[0].num_rows, 63);
 }

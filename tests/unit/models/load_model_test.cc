@@ -300,6 +300,28 @@ TEST(LoadHuggingFaceTest, RefusesALinkThatTheIndexNames) {
   EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("must not be a link"));
 }
 
+// The layout of a hub cache: MODEL/snapshots/REVISION/NAME -> ../../blobs/HASH.
+TEST(LoadHuggingFaceTest, FollowsTheLinksOfAHubCacheAndNoOthers) {
+  const TemporaryFolder cache("load_hf_cache");
+  const std::string snapshot = cache.path() + "/snapshots/main";
+  std::filesystem::create_directories(snapshot);
+  std::filesystem::create_directories(cache.path() + "/blobs");
+  const std::string config = std::string(kOneLayer) + "}";
+  cache.Write("blobs/11", config);
+  cache.Write("blobs/22", Index(kAll));
+  cache.Write("blobs/33", Shard(0, kAll));
+  std::filesystem::create_symlink("../../blobs/11", snapshot + "/config.json");
+  std::filesystem::create_symlink("../../blobs/22", snapshot + "/model.safetensors.index.json");
+  std::filesystem::create_symlink("../../blobs/33", snapshot + "/a.safetensors");
+  const StatusOr<LoadedModel> model = LoadModel(snapshot);
+  EXPECT_TRUE(model.ok()) << model.status();
+
+  cache.Write("elsewhere", Shard(0, kAll));
+  std::filesystem::remove(snapshot + "/a.safetensors");
+  std::filesystem::create_symlink("../../elsewhere", snapshot + "/a.safetensors");
+  EXPECT_THAT(ErrorOf(snapshot), HasSubstr("must not be a link"));
+}
+
 TEST(LoadHuggingFaceTest, RefusesOtherArchitecturesAndIdsOutsideTheVocabulary) {
   const TemporaryFolder folder("load_hf_refuse");
   folder.Write("model.safetensors", Shard(0, kAll));
