@@ -130,11 +130,17 @@ struct AttentionParams {
 
 enum class PoolKind : uint8_t { kMax, kAvg };
 
+enum class WindowScoreKind : uint8_t {
+  kSoftmax,  // probabilities, as FastKV's
+  kDot,      // the scaled dot products themselves, 0 where a row sees nothing [GemFilter 2409.17422]
+};
+
 // FastKV's window scores of one (sequence, layer) [2502.01068; SnapKV 2404.14469]: per query head,
 // the softmax over all visible slots of each window row, summed over the rows in order; pooled
 // along slots [0, num_columns) (stride 1, same length; avg divides by the full width, max ignores
 // what lies outside); then summed over the group in head order. Columns at num_columns and above
-// (the window itself) are neither scored nor part of any pool.
+// (the window itself) are neither scored nor part of any pool. kDot sums scale * q K^T in place of
+// the softmax.
 struct WindowScoresParams {
   const float* queries = nullptr;  // [num_window_rows, query_stride], rotated, backend memory
   int64_t query_stride = 0;
@@ -148,6 +154,60 @@ struct WindowScoresParams {
   int32_t pool_width = 7;   // odd
   float* pooled = nullptr;  // [num_kv_heads, num_columns], host memory
   float* raw = nullptr;     // [num_kv_heads, num_columns], the same without pooling
+  WindowScoreKind kind = WindowScoreKind::kSoftmax;
+};
+
+enum class ColumnKind : uint8_t {
+  kProbability,  // adds llrint(p * 2^40), ties to even
+  kAboveMean,    // adds 1 where p >= 1 / visible
+};
+
+// What a probability of 1 adds to a column sum.
+inline constexpr int64_t kColumnUnit = int64_t{1} << 40;
+
+// What each slot of one (sequence, layer) got from `num_rows` query rows, in whole numbers: H2O's
+// accumulated attention [2306.14048], Scissorhands' counts [2305.17118], FastGen's masses
+// [2310.01801].
+//
+// For every row and query head, p = softmax(scale * q K^T) over the row's visible slots of its KV
+// head (f32, by WindowScores' operations: keys as stored, queries and probabilities not rounded; ref
+// in double). Each p adds its addend to sums[h][slot]; h is the query head, or the KV head, where
+// the addends of its group's query heads meet. near_sums get the same addends, but only those of
+// slots >= visible - near_slots: each row's own last near_slots slots. A row and query head in which
+// a score is NaN or +inf, or all are -inf, adds nothing.
+//
+// kAboveMean compares without a division: exp(score - max) * visible >= sum of exps, so that every
+// slot of a uniform row counts.
+//
+// Integers make the order of additions irrelevant: sums are the same bit for bit however rows are
+// split into calls, on any number of threads and (cpu) any ISA. Over all columns a row and query
+// head add kColumnUnit within visible / 2 (rounding of addends) plus f32's error of p. A column
+// holds 2^22 addends of p = 1 without overflow.
+//
+// Who owns what: the caller zeroes the sums before the first call (this op only adds), and turns
+// them into scores: add integers first (chunks, query heads of a group, sums of layers), then
+// convert once, by static_cast<float>(sum), and normalise after that. So a total's float does not
+// depend on how it was collected.
+//
+// Mass of a kept set of columns S together with a moving window of near_slots, over the rows:
+// (sum over S of sums + sum over the other columns of near_sums) / (rows * kColumnUnit).
+struct ColumnScoresParams {
+  const float* queries = nullptr;  // [num_rows, query_stride], rotated, backend memory; query head h
+                                   // at h * head_dim
+  int64_t query_stride = 0;
+  int32_t num_rows = 0;              // >= 0
+  const int32_t* visible = nullptr;  // [num_rows, num_kv_heads], each in [0, that head's num_slots];
+                                     // 0: the row adds nothing
+  float scale = 0.0f;
+  KvArena arena;
+  const KvHeadView* heads = nullptr;  // [num_kv_heads], lengths may differ
+  ColumnKind kind = ColumnKind::kProbability;
+  bool per_query_head = false;
+  int32_t near_slots = 0;  // >= 0
+  // [num_query_heads] if per_query_head, else [num_kv_heads]; host memory, added to. Entry h has
+  // room for num_slots of its KV head; null: that head is not scored.
+  std::span<int64_t* const> sums = {};
+  std::span<int64_t* const> near_sums = {};  // empty, or as sums and null in the same places
 };
 
 // The k best of [0, num_scores), ascending. Order: score, then tie_break, then the lower index; a
@@ -215,6 +275,7 @@ class Backend {
   virtual void RopeStore(const RopeStoreParams& params) = 0;
   virtual void Attention(const AttentionParams& params) = 0;
   virtual void WindowScores(const WindowScoresParams& params) = 0;
+  virtual void ColumnScores(const ColumnScoresParams& params) = 0;
   virtual void SelectTopK(const SelectTopKParams& params) = 0;
   virtual void MoveKv(const MoveKvParams& params) = 0;
   virtual void CopyRows(const CopyRowsParams& params) = 0;

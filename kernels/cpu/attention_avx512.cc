@@ -12,6 +12,8 @@ static constexpr int kVecTile = 4;
 #include "kernels/cpu/attention.inc"
 #include "kernels/cpu/rope_store.inc"
 #include "kernels/cpu/window_scores.inc"
+// After attention.inc, whose tiles they use.
+#include "kernels/cpu/column_scores.inc"
 
 static constexpr AttentionKernels kAttentionKernels = {
     .isa = "avx512",
@@ -20,6 +22,10 @@ static constexpr AttentionKernels kAttentionKernels = {
     .merge_partials = MergePartials,
     .window_head_bf16 = ScoreWindowHead<KvBf16>,
     .window_head_f32 = ScoreWindowHead<KvF32>,
+    .column_norms_bf16 = ColumnNorms<KvBf16>,
+    .column_norms_f32 = ColumnNorms<KvF32>,
+    .column_sums_bf16 = AddColumns<KvBf16>,
+    .column_sums_f32 = AddColumns<KvF32>,
     .rope_row_bf16 = RopeStoreRow<KvBf16>,
     .rope_row_f32 = RopeStoreRow<KvF32>,
     .add_pooled = AddPooled,

@@ -43,7 +43,8 @@ struct AttentionBlock {
 // A partial's o begins at this float, so that it is 64-byte aligned.
 static constexpr int32_t kPartialHeader = 16;
 
-// One query head of a window: out[column] = sum over rows in order of softmax(row)[column].
+// One query head of a window: out[column] = sum over rows in order of softmax(row)[column], or of
+// the scores themselves.
 struct WindowHead {
   KvPages kv;
   float scale = 0.0f;
@@ -52,6 +53,7 @@ struct WindowHead {
   int32_t num_rows = 0;
   const int32_t* visible = nullptr;  // [num_rows], >= 1
   int32_t num_columns = 0;
+  bool is_dot = false;
   float* out = nullptr;  // [num_columns]
 };
 
@@ -78,6 +80,39 @@ struct PoolRow {
   bool is_max = true;
 };
 
+// All rows of one KV head of a ColumnScores call. A flat row is a query head of a token; flat row f
+// is query head f % group_size of token f / group_size.
+struct ColumnRows {
+  KvPages kv;
+  float scale = 0.0f;
+  const float* q = nullptr;  // the group's first query head of token 0; the others beside it
+  int64_t q_stride = 0;      // between tokens
+  int32_t group_size = 0;
+  int32_t num_tokens = 0;
+  const int32_t* visible = nullptr;  // of token t at t * visible_stride, >= 0
+  int64_t visible_stride = 0;
+  // Largest score and sum of exp(score - largest) of each flat row.
+  float* max = nullptr;  // [num_tokens * group_size]
+  float* sum = nullptr;  // [num_tokens * group_size]
+};
+
+// Slots that one item of a ColumnScores call may cover.
+static constexpr int32_t kMaxColumnSlots = 512;
+
+// Columns [slot_begin, slot_end) of the query heads [first_head, first_head + num_heads) of a group
+// for all tokens, whose max and sum are known.
+struct ColumnBlock {
+  ColumnRows rows;
+  int32_t first_head = 0;
+  int32_t num_heads = 0;
+  int32_t slot_begin = 0;  // a multiple of kTileSlots
+  int32_t slot_end = 0;    // at most kMaxColumnSlots further on
+  int32_t near_slots = 0;
+  bool is_above_mean = false;
+  int64_t* sums = nullptr;       // of slot s at s, added to
+  int64_t* near_sums = nullptr;  // the same; null: not wanted
+};
+
 struct AttentionKernels {
   const char* isa = nullptr;  // "scalar", "avx2", "avx512"
   void (*attend_bf16)(const AttentionBlock& block) = nullptr;
@@ -86,6 +121,11 @@ struct AttentionKernels {
   void (*merge_partials)(const AttentionBlock& block) = nullptr;
   void (*window_head_bf16)(const WindowHead& head) = nullptr;
   void (*window_head_f32)(const WindowHead& head) = nullptr;
+  // Writes max and sum of flat rows [first_row, first_row + num_rows), num_rows <= kMaxBlockRows.
+  void (*column_norms_bf16)(const ColumnRows& rows, int64_t first_row, int32_t num_rows) = nullptr;
+  void (*column_norms_f32)(const ColumnRows& rows, int64_t first_row, int32_t num_rows) = nullptr;
+  void (*column_sums_bf16)(const ColumnBlock& block) = nullptr;
+  void (*column_sums_f32)(const ColumnBlock& block) = nullptr;
   void (*rope_row_bf16)(const RopeRow& row) = nullptr;
   void (*rope_row_f32)(const RopeRow& row) = nullptr;
   void (*add_pooled)(const PoolRow& row) = nullptr;

@@ -161,6 +161,7 @@ void AttentionScratch::Reserve(const WorkspaceLimits& limits, int num_threads) {
       max_splits * SplitFloats(kMaxBlockRows, max_slots, std::max(limits.head_dim, 1));
   partials.reserve(static_cast<size_t>(std::min(split_floats, kMaxPartialFloats)));
   window_sums.reserve(static_cast<size_t>(query_heads * max_slots));
+  column_norms.reserve(static_cast<size_t>(2 * max_rows * query_heads));
   top_k_keys.reserve(2 * static_cast<size_t>(max_slots));
 }
 

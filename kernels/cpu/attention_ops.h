@@ -46,6 +46,7 @@ struct AttentionScratch {
   int32_t num_splits = 0;
   std::vector<float> partials;
   std::vector<float> window_sums;   // [num_query_heads, num_columns]
+  std::vector<float> column_norms;  // [2, num_kv_heads, num_rows, group_size]
   std::vector<uint64_t> top_k_keys;  // [2, num_scores]
 };
 
@@ -61,6 +62,7 @@ class AttentionOps {
   void RopeStore(const RopeStoreParams& params);
   void Attention(const AttentionParams& params);
   void WindowScores(const WindowScoresParams& params);
+  void ColumnScores(const ColumnScoresParams& params);
   void SelectTopK(const SelectTopKParams& params);
   void MoveKv(const MoveKvParams& params);
 

@@ -125,6 +125,10 @@ void CpuBackend::WindowScores(const WindowScoresParams& params) {
   attention_->WindowScores(params);
 }
 
+void CpuBackend::ColumnScores(const ColumnScoresParams& params) {
+  attention_->ColumnScores(params);
+}
+
 void CpuBackend::SelectTopK(const SelectTopKParams& params) { attention_->SelectTopK(params); }
 
 void CpuBackend::MoveKv(const MoveKvParams& params) { attention_->MoveKv(params); }

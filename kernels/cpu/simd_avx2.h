@@ -20,6 +20,9 @@ struct I32x16 {
 struct Bf16x32 {
   __m256i lo, hi;
 };
+struct I64x16 {
+  __m256i q[4];
+};
 
 // All-ones in lanes [0, n) of eight lanes; n may lie outside [0, 8].
 HEADROOM_INLINE __m256i FirstLanes(int n) {
@@ -139,6 +142,36 @@ HEADROOM_INLINE I32x16 BitsOf(F32x16 a) {
 }
 HEADROOM_INLINE F32x16 FloatOf(I32x16 a) {
   return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)};
+}
+
+HEADROOM_INLINE I64x16 ZeroI64() {
+  const __m256i zero = _mm256_setzero_si256();
+  return {{zero, zero, zero, zero}};
+}
+HEADROOM_INLINE I64x16 LoadI64(const int64_t* p) {
+  const __m256i* q = reinterpret_cast<const __m256i*>(p);
+  return {{_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1), _mm256_loadu_si256(q + 2),
+           _mm256_loadu_si256(q + 3)}};
+}
+HEADROOM_INLINE void StoreI64(int64_t* p, I64x16 v) {
+  __m256i* q = reinterpret_cast<__m256i*>(p);
+  HEADROOM_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_si256(q + i, v.q[i]);
+  }
+}
+// Adding 1.5 * 2^52 leaves the rounded integer in the low bits of the double.
+HEADROOM_INLINE __m256i AddRounded4(__m256i acc, __m128 x) {
+  const __m256d magic = _mm256_set1_pd(simd_constants::kInt64Round);
+  const __m256i bits = _mm256_castpd_si256(_mm256_add_pd(_mm256_cvtps_pd(x), magic));
+  return _mm256_add_epi64(acc, _mm256_sub_epi64(bits, _mm256_castpd_si256(magic)));
+}
+// acc + x to the nearest integer, ties to even; |x| <= 2^50.
+HEADROOM_INLINE I64x16 AddRounded(I64x16 acc, F32x16 x) {
+  return {{AddRounded4(acc.q[0], _mm256_castps256_ps128(x.lo)),
+           AddRounded4(acc.q[1], _mm256_extractf128_ps(x.lo, 1)),
+           AddRounded4(acc.q[2], _mm256_castps256_ps128(x.hi)),
+           AddRounded4(acc.q[3], _mm256_extractf128_ps(x.hi, 1))}};
 }
 
 HEADROOM_INLINE __m128i LoadHalves(const uint16_t* p) {

@@ -21,6 +21,9 @@ namespace headroom::kernels::cpu_avx512 {
 using F32x16 = __m512;
 using I32x16 = __m512i;
 using Bf16x32 = __m512bh;
+struct I64x16 {
+  __m512i lo, hi;
+};
 
 // Lanes [0, n), n in [0, 16].
 HEADROOM_INLINE __mmask16 FirstLanes(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
@@ -87,6 +90,20 @@ HEADROOM_INLINE I32x16 RoundToInt(F32x16 a) { return _mm512_cvtps_epi32(a); }
 HEADROOM_INLINE F32x16 IntToFloat(I32x16 a) { return _mm512_cvtepi32_ps(a); }
 HEADROOM_INLINE I32x16 BitsOf(F32x16 a) { return _mm512_castps_si512(a); }
 HEADROOM_INLINE F32x16 FloatOf(I32x16 a) { return _mm512_castsi512_ps(a); }
+
+HEADROOM_INLINE I64x16 ZeroI64() { return {_mm512_setzero_si512(), _mm512_setzero_si512()}; }
+HEADROOM_INLINE I64x16 LoadI64(const int64_t* p) {
+  return {_mm512_loadu_si512(p), _mm512_loadu_si512(p + 8)};
+}
+HEADROOM_INLINE void StoreI64(int64_t* p, I64x16 v) {
+  _mm512_storeu_si512(p, v.lo);
+  _mm512_storeu_si512(p + 8, v.hi);
+}
+// acc + x to the nearest integer, ties to even; |x| <= 2^50.
+HEADROOM_INLINE I64x16 AddRounded(I64x16 acc, F32x16 x) {
+  return {_mm512_add_epi64(acc.lo, _mm512_cvtps_epi64(_mm512_castps512_ps256(x))),
+          _mm512_add_epi64(acc.hi, _mm512_cvtps_epi64(_mm512_extractf32x8_ps(x, 1)))};
+}
 
 // Sixteen f16 or bf16 values as f32.
 HEADROOM_INLINE F32x16 LoadF16(const uint16_t* p) {

@@ -4,6 +4,7 @@
 // namespace of its own, and each translation unit includes exactly one of them:
 //
 //   F32x16   sixteen f32 lanes           I32x16   sixteen int32 lanes
+//   I64x16   sixteen int64 lanes
 //   Bf16x32  sixteen pairs of bf16, lane i = elements 2i (low half) and 2i + 1 (high half)
 //
 // Contract: every function gives the same bits in all three, under FTZ and DAZ (base/
@@ -42,6 +43,8 @@ static constexpr float kExp3 = 0.00836874566f;
 static constexpr float kExp4 = 0.00138145404f;
 // 1.5 * 2^23: adding it rounds to an integer (ties to even), which then sits in the low bits.
 static constexpr float kExpRound = 12582912.0f;
+// 1.5 * 2^52: the same for doubles and 64-bit integers.
+static constexpr double kInt64Round = 6755399441055744.0;
 // Below: the result is not safely a normal number, and is 0. Above: infinity.
 static constexpr float kExpMin = -87.33f;
 static constexpr float kExpMax = 88.7228317f;

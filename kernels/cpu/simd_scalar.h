@@ -16,6 +16,9 @@ struct I32x16 {
 struct Bf16x32 {
   uint32_t v[16];
 };
+struct I64x16 {
+  int64_t v[16];
+};
 
 HEADROOM_INLINE uint32_t BitsOf1(float a) {
   uint32_t bits;
@@ -95,6 +98,21 @@ HEADROOM_LANES(I32x16, RoundToInt(F32x16 a),
 HEADROOM_LANES(F32x16, IntToFloat(I32x16 a), static_cast<float>(static_cast<int32_t>(a.v[i])))
 HEADROOM_LANES(I32x16, BitsOf(F32x16 a), BitsOf1(a.v[i]))
 HEADROOM_LANES(F32x16, FloatOf(I32x16 a), FloatOf1(a.v[i]))
+
+HEADROOM_LANES(I64x16, ZeroI64(), 0)
+HEADROOM_LANES(I64x16, LoadI64(const int64_t* p), p[i])
+HEADROOM_INLINE void StoreI64(int64_t* p, I64x16 a) { memcpy(p, a.v, sizeof(a.v)); }
+// Adding 1.5 * 2^52 leaves the rounded integer in the low bits of the double.
+HEADROOM_INLINE int64_t RoundToInt64(float a) {
+  const double magic = simd_constants::kInt64Round;
+  const double shifted = static_cast<double>(a) + magic;
+  int64_t bits, magic_bits;
+  memcpy(&bits, &shifted, sizeof(bits));
+  memcpy(&magic_bits, &magic, sizeof(magic_bits));
+  return bits - magic_bits;
+}
+// acc + x to the nearest integer, ties to even; |x| <= 2^50.
+HEADROOM_LANES(I64x16, AddRounded(I64x16 acc, F32x16 x), acc.v[i] + RoundToInt64(x.v[i]))
 
 HEADROOM_INLINE float F16ToF32(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16;

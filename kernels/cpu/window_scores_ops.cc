@@ -55,6 +55,7 @@ void AttentionOps::WindowScores(const WindowScoresParams& params) {
     head.num_rows = params.num_window_rows;
     head.visible = params.visible;
     head.num_columns = params.num_columns;
+    head.is_dot = params.kind == WindowScoreKind::kDot;
     head.out = window_sums + query_head * params.num_columns;
     (geometry.dtype == KvDType::kBF16 ? kernels_.window_head_bf16 : kernels_.window_head_f32)(head);
   });

@@ -20,14 +20,22 @@ double Dot(const float* a, const float* b, int32_t n) {
   return sum;
 }
 
+// scale * q K^T over the first `count` slots.
+void ScoreRow(const float* q, const float* k, int32_t head_dim, int32_t count, double scale,
+              std::vector<double>* out) {
+  out->resize(static_cast<size_t>(count));
+  for (int32_t slot = 0; slot < count; ++slot) {
+    (*out)[static_cast<size_t>(slot)] =
+        scale * Dot(q, k + static_cast<int64_t>(slot) * head_dim, head_dim);
+  }
+}
+
 // softmax(scale * q K^T) over the first `count` slots.
 void SoftmaxRow(const float* q, const float* k, int32_t head_dim, int32_t count, double scale,
                 std::vector<double>* out) {
-  out->resize(static_cast<size_t>(count));
+  ScoreRow(q, k, head_dim, count, scale, out);
   double largest = -std::numeric_limits<double>::infinity();
-  for (int32_t slot = 0; slot < count; ++slot) {
-    const double score = scale * Dot(q, k + static_cast<int64_t>(slot) * head_dim, head_dim);
-    (*out)[static_cast<size_t>(slot)] = score;
+  for (const double score : *out) {
     largest = std::max(largest, score);
   }
   double sum = 0.0;
@@ -116,7 +124,8 @@ void ScoreHead(const WindowScoresParams& params, int32_t kv_head) {
     std::vector<double> column_sums(num_columns, 0.0);
     for (int32_t row = 0; row < params.num_window_rows; ++row) {
       const float* q = params.queries + row * params.query_stride + head * head_dim;
-      SoftmaxRow(q, k.data(), head_dim, params.visible[row], params.scale, &weights);
+      const auto fill = params.kind == WindowScoreKind::kDot ? ScoreRow : SoftmaxRow;
+      fill(q, k.data(), head_dim, params.visible[row], params.scale, &weights);
       for (size_t column = 0; column < std::min(num_columns, weights.size()); ++column) {
         column_sums[column] += weights[column];
       }

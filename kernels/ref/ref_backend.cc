@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "kernels/ref/ref_attention.h"
+#include "kernels/ref/ref_column_scores.h"
 #include "kernels/ref/ref_kv_page.h"
 #include "kernels/ref/ref_linear.h"
 
@@ -60,6 +61,7 @@ class RefBackend final : public Backend {
   void RopeStore(const RopeStoreParams& params) override { ref::RopeStore(params); }
   void Attention(const AttentionParams& params) override { ref::Attention(params, pool_); }
   void WindowScores(const WindowScoresParams& params) override { ref::WindowScores(params, pool_); }
+  void ColumnScores(const ColumnScoresParams& params) override { ref::ColumnScores(params, pool_); }
   void SelectTopK(const SelectTopKParams& params) override { ref::SelectTopK(params); }
   void MoveKv(const MoveKvParams& params) override {
     for (const std::span<const KvMove>& list : params.lists) {

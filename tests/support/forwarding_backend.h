@@ -41,6 +41,9 @@ class ForwardingBackend : public kernels::Backend {
   void WindowScores(const kernels::WindowScoresParams& params) override {
     inner_->WindowScores(params);
   }
+  void ColumnScores(const kernels::ColumnScoresParams& params) override {
+    inner_->ColumnScores(params);
+  }
   void SelectTopK(const kernels::SelectTopKParams& params) override { inner_->SelectTopK(params); }
   void MoveKv(const kernels::MoveKvParams& params) override { inner_->MoveKv(params); }
   void CopyRows(const kernels::CopyRowsParams& params) override { inner_->CopyRows(params); }
