@@ -132,7 +132,7 @@ enum class PoolKind : uint8_t { kMax, kAvg };
 
 enum class WindowScoreKind : uint8_t {
   kSoftmax,  // probabilities, as FastKV's
-  kDot,      // the scaled dot products themselves, 0 where a row sees nothing [GemFilter 2409.17422]
+  kDot,      // the scaled dot products, 0 where a row sees nothing [GemFilter 2409.17422]
 };
 
 // FastKV's window scores of one (sequence, layer) [2502.01068; SnapKV 2404.14469]: per query head,
@@ -170,11 +170,11 @@ inline constexpr int64_t kColumnUnit = int64_t{1} << 40;
 // [2310.01801].
 //
 // For every row and query head, p = softmax(scale * q K^T) over the row's visible slots of its KV
-// head (f32, by WindowScores' operations: keys as stored, queries and probabilities not rounded; ref
-// in double). Each p adds its addend to sums[h][slot]; h is the query head, or the KV head, where
-// the addends of its group's query heads meet. near_sums get the same addends, but only those of
-// slots >= visible - near_slots: each row's own last near_slots slots. A row and query head in which
-// a score is NaN or +inf, or all are -inf, adds nothing.
+// head (f32, by WindowScores' operations: keys as stored, queries and probabilities not rounded;
+// ref in double). Each p adds its addend to sums[h][slot]; h is the query head, or the KV head,
+// where the addends of its group's query heads meet. near_sums get the same addends, but only those
+// of slots >= visible - near_slots: each row's own last near_slots slots. A row and query head adds
+// nothing where one of its scores is NaN or +inf, or all are -inf.
 //
 // kAboveMean compares without a division: exp(score - max) * visible >= sum of exps, so that every
 // slot of a uniform row counts.
@@ -192,12 +192,12 @@ inline constexpr int64_t kColumnUnit = int64_t{1} << 40;
 // Mass of a kept set of columns S together with a moving window of near_slots, over the rows:
 // (sum over S of sums + sum over the other columns of near_sums) / (rows * kColumnUnit).
 struct ColumnScoresParams {
-  const float* queries = nullptr;  // [num_rows, query_stride], rotated, backend memory; query head h
-                                   // at h * head_dim
+  // [num_rows, query_stride], rotated, backend memory; query head h at h * head_dim.
+  const float* queries = nullptr;
   int64_t query_stride = 0;
-  int32_t num_rows = 0;              // >= 0
-  const int32_t* visible = nullptr;  // [num_rows, num_kv_heads], each in [0, that head's num_slots];
-                                     // 0: the row adds nothing
+  int32_t num_rows = 0;  // >= 0
+  // [num_rows, num_kv_heads], each in [0, that head's num_slots]; 0: the row adds nothing there.
+  const int32_t* visible = nullptr;
   float scale = 0.0f;
   KvArena arena;
   const KvHeadView* heads = nullptr;  // [num_kv_heads], lengths may differ

@@ -60,9 +60,8 @@ void NormalizeBlock(const ColumnCall& call, int64_t kv_head, int64_t block) {
   const int64_t first = block * kMaxBlockRows;
   const auto num_rows =
       static_cast<int32_t>(std::min<int64_t>(kMaxBlockRows, call.rows_per_head() - first));
-  const auto column_norms = call.geometry().dtype == KvDType::kBF16
-                                ? call.kernels.column_norms_bf16
-                                : call.kernels.column_norms_f32;
+  const auto column_norms = call.geometry().dtype == KvDType::kBF16 ? call.kernels.column_norms_bf16
+                                                                    : call.kernels.column_norms_f32;
   column_norms(RowsOf(call, kv_head), first, num_rows);
 }
 

@@ -18,8 +18,9 @@ double ExpScores(const float* q, const std::vector<float>& k, int32_t head_dim, 
   for (size_t slot = 0; slot < exps->size(); ++slot) {
     double dot = 0.0;
     for (int32_t dim = 0; dim < head_dim; ++dim) {
-      dot += static_cast<double>(q[dim]) *
-             static_cast<double>(k[slot * static_cast<size_t>(head_dim) + static_cast<size_t>(dim)]);
+      dot +=
+          static_cast<double>(q[dim]) *
+          static_cast<double>(k[slot * static_cast<size_t>(head_dim) + static_cast<size_t>(dim)]);
     }
     (*exps)[slot] = scale * dot;
     largest = std::max(largest, (*exps)[slot]);
@@ -60,8 +61,7 @@ void AddHead(const ColumnScoresParams& params, int32_t kv_head) {
       const float* q = params.queries + row * params.query_stride + head * geometry.head_dim;
       const double sum = ExpScores(q, k, geometry.head_dim, params.scale, &exps);
       for (int32_t slot = 0; slot < visible; ++slot) {
-        const int64_t addend =
-            Addend(params.kind, exps[static_cast<size_t>(slot)], sum, visible);
+        const int64_t addend = Addend(params.kind, exps[static_cast<size_t>(slot)], sum, visible);
         params.sums[target][slot] += addend;
         if (!params.near_sums.empty() && slot >= near_begin) {
           params.near_sums[target][slot] += addend;
@@ -81,9 +81,8 @@ void ColumnScores(const ColumnScoresParams& params, ThreadPool& pool) {
   HEADROOM_CHECK(static_cast<int64_t>(params.sums.size()) == num_sums);
   HEADROOM_CHECK(params.near_sums.empty() || params.near_sums.size() == params.sums.size());
   HEADROOM_CHECK(params.near_slots >= 0);
-  pool.ParallelFor(geometry.num_kv_heads, [&](int64_t kv_head, int) {
-    AddHead(params, static_cast<int32_t>(kv_head));
-  });
+  pool.ParallelFor(geometry.num_kv_heads,
+                   [&](int64_t kv_head, int) { AddHead(params, static_cast<int32_t>(kv_head)); });
 }
 
 }  // namespace headroom::kernels::ref

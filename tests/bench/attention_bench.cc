@@ -1,6 +1,7 @@
 // Speed of the cpu backend's attention on one thread: prefill and decode of one layer (head_dim 64,
 // 3 KV heads, groups of 3), in GF/s and GB/s, beside the machine's bf16 dot-product peak measured
-// in the same run. Usage: attention_bench [isa] [head_dim]
+// in the same run, and of column scores beside attention on the same rows.
+// Usage: attention_bench [isa] [head_dim]
 #include <time.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,26 +75,69 @@ struct Layer {
   }
 };
 
-// Rows [num_slots - num_rows, num_slots) of a causal prompt, best of many, in seconds.
+// Rows [num_slots - num_rows, num_slots) of a causal prompt.
+struct Rows {
+  int64_t width = 0;
+  std::vector<float> q;
+  std::vector<int32_t> visible;
+
+  Rows(const KvGeometry& g, int32_t num_slots, int32_t num_rows)
+      : width(int64_t{g.num_kv_heads} * g.group_size * g.head_dim),
+        q(static_cast<size_t>(num_rows * width)) {
+    for (size_t i = 0; i < q.size(); ++i) {
+      q[i] = static_cast<float>(static_cast<int>(i * 7 % 61) - 30) / 15.0f;
+    }
+    for (int32_t r = 0; r < num_rows; ++r) {
+      visible.insert(visible.end(), static_cast<size_t>(g.num_kv_heads),
+                     num_slots - num_rows + r + 1);
+    }
+  }
+};
+
+// Best of many, in seconds.
 double AttentionSeconds(AttentionOps& ops, const Layer& layer, int32_t num_slots, int32_t num_rows,
                         int num_tries) {
-  const KvGeometry& g = layer.arena.geometry;
-  const int64_t width = int64_t{g.num_kv_heads} * g.group_size * g.head_dim;
-  std::vector<float> q(static_cast<size_t>(num_rows * width));
-  for (size_t i = 0; i < q.size(); ++i) {
-    q[i] = static_cast<float>(static_cast<int>(i * 7 % 61) - 30) / 15.0f;
-  }
-  std::vector<float> out(q.size());
-  std::vector<int32_t> visible;
-  for (int32_t r = 0; r < num_rows; ++r) {
-    visible.insert(visible.end(), static_cast<size_t>(g.num_kv_heads),
-                   num_slots - num_rows + r + 1);
-  }
+  const Rows rows(layer.arena.geometry, num_slots, num_rows);
+  std::vector<float> out(rows.q.size());
   const AttentionSegment segment = {0, num_rows, layer.heads.data()};
-  const AttentionParams params = {.q = q.data(), .q_stride = width, .out = out.data(),
-                                  .out_stride = width, .scale = 0.125f, .arena = layer.arena,
-                                  .segments = {&segment, 1}, .visible = visible.data()};
+  const AttentionParams params = {.q = rows.q.data(), .q_stride = rows.width, .out = out.data(),
+                                  .out_stride = rows.width, .scale = 0.125f, .arena = layer.arena,
+                                  .segments = {&segment, 1}, .visible = rows.visible.data()};
   return BestSeconds(num_tries, [&] { ops.Attention(params); });
+}
+
+double ColumnSeconds(AttentionOps& ops, const Layer& layer, int32_t num_slots, int32_t num_rows,
+                     bool per_query_head, int num_tries) {
+  const KvGeometry& g = layer.arena.geometry;
+  const Rows rows(g, num_slots, num_rows);
+  const auto num_sums =
+      static_cast<size_t>(per_query_head ? g.num_kv_heads * g.group_size : g.num_kv_heads);
+  std::vector<int64_t> memory(2 * num_sums * static_cast<size_t>(num_slots));
+  std::vector<int64_t*> sums;
+  for (size_t i = 0; i < 2 * num_sums; ++i) {
+    sums.push_back(memory.data() + i * static_cast<size_t>(num_slots));
+  }
+  const std::span<int64_t* const> all = sums;
+  const ColumnScoresParams params = {
+      .queries = rows.q.data(), .query_stride = rows.width, .num_rows = num_rows,
+      .visible = rows.visible.data(), .scale = 0.125f, .arena = layer.arena,
+      .heads = layer.heads.data(), .per_query_head = per_query_head, .near_slots = 128,
+      .sums = all.first(num_sums), .near_sums = all.last(num_sums)};
+  return BestSeconds(num_tries, [&] { ops.ColumnScores(params); });
+}
+
+void RunColumns(AttentionOps& ops, const KvGeometry& geometry) {
+  const int32_t n = 2048;
+  const Layer layer(geometry, n);
+  for (const int32_t rows : {n, 512, 1}) {
+    const int num_tries = rows == 1 ? 200 : 10;
+    const double attention = AttentionSeconds(ops, layer, n, rows, num_tries);
+    for (const bool per_query_head : {false, true}) {
+      const double columns = ColumnSeconds(ops, layer, n, rows, per_query_head, num_tries);
+      std::printf("columns rows %4d slots %5d per %s head: %7.3f ms, %.2f of attention's\n", rows,
+                  n, per_query_head ? "query" : "KV", columns * 1e3, columns / attention);
+    }
+  }
 }
 
 AttentionKernels KernelsOf(const std::string& isa) {
@@ -125,6 +170,7 @@ void Run(const std::string& isa, KvDType dtype, int32_t head_dim) {
     std::printf("decode  slots %5d: %8.1f us %6.1f GB/s\n", n, seconds * 1e6,
                 bytes / seconds * 1e-9);
   }
+  RunColumns(ops, geometry);
 }
 
 }  // namespace

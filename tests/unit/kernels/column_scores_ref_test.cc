@@ -88,6 +88,43 @@ TEST_P(ColumnScoresRefTest, BothBackendsEqualTheDefinition) {
   }
 }
 
+TEST(DotWindowScoresTest, BothBackendsEqualTheDefinition) {
+  const KvGeometry geometry = {2, 3, 24, KvDType::kF32};
+  const int32_t num_columns = 30;
+  const int32_t visible[] = {29, 30};  // the first row does not see the last column
+  std::vector<float> queries(2 * 6 * 24);
+  for (size_t i = 0; i < queries.size(); ++i) {
+    queries[i] = static_cast<float>(2.0 * Philox(9).Uniform(i) - 1.0);
+  }
+  std::unique_ptr<Backend> backends[] = {CreateRefBackend(),
+                                         std::move(CreateCpuBackend({.num_threads = 2}).value())};
+  for (const auto& backend : backends) {
+    const BackendCache cache(*backend, geometry, {num_columns, num_columns});
+    std::vector<float> pooled(2 * num_columns);
+    std::vector<float> raw(2 * num_columns);
+    backend->WindowScores({.queries = queries.data(), .query_stride = 6 * 24,
+                           .num_window_rows = 2, .visible = visible, .scale = kTestScale,
+                           .arena = cache.arena, .heads = cache.heads.data(),
+                           .num_columns = num_columns, .pool_width = 1, .pooled = pooled.data(),
+                           .raw = raw.data(), .kind = WindowScoreKind::kDot});
+    for (size_t i = 0; i < raw.size(); ++i) {
+      const size_t kv_head = i / num_columns;
+      const size_t slot = i % num_columns;
+      double expected = 0.0;
+      for (size_t q = 0; q < 2 * 3 * 24; ++q) {  // (row, query head of the group, dim)
+        const size_t row = q / (3 * 24);
+        if (slot < static_cast<size_t>(visible[row])) {
+          expected += double{queries[row * 6 * 24 + kv_head * 3 * 24 + q % (3 * 24)]} *
+                      double{kTestScale} * cache.k[kv_head][slot * 24 + q % 24];
+        }
+      }
+      // 144 products below 0.2 summed in f32.
+      ASSERT_NEAR(raw[i], expected, 2e-6) << backend->name() << " " << i;
+      ASSERT_EQ(pooled[i], raw[i]) << backend->name() << " " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ColumnScoresRefTest,
                          ::testing::Combine(::testing::Values(KvDType::kF32, KvDType::kBF16),
                                             ::testing::Values(ColumnKind::kProbability,

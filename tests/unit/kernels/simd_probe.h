@@ -16,6 +16,7 @@ struct SimdProbe {
   void (*from_bf16)(const uint16_t* x, float* y, int n);
   void (*from_f16)(const uint16_t* x, float* y, int n);
   void (*round_to_int)(const float* x, int32_t* y, int n);
+  void (*add_rounded)(const float* x, int64_t* y, int n);
   float (*reduce_add)(const float* x);  // [16]
   float (*reduce_max)(const float* x);  // [16]
   void (*copy_first)(const float* x, float* y, int n);  // any n in [0, 16]

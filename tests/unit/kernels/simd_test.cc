@@ -257,6 +257,22 @@ TEST_P(SimdTest, RoundsToTheNearestInteger) {
   }
 }
 
+TEST_P(SimdTest, AddsTheNearestInt64) {
+  const float x[16] = {0.0f,         0.25f,        0.5f,           1.5f,
+                       2.5f,         -0.5f,        -1.5f,          3.75f,
+                       0x1p40f,      0x1p39f,      0x1.fffffep39f, 8388607.5f,
+                       0x1.fffffep21f, 1e-38f,     4194303.5f,     4194304.5f};
+  int64_t y[16];
+  for (int i = 0; i < 16; ++i) {
+    y[i] = (int64_t{1} << 52) * (i - 8) + i;
+  }
+  GetParam().probe().add_rounded(x, y, 16);
+  for (int i = 0; i < 16; ++i) {
+    // The tests' rounding mode is to nearest, ties to even.
+    EXPECT_EQ(y[i], (int64_t{1} << 52) * (i - 8) + i + std::llrint(x[i])) << "lane " << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, SimdTest,
     ::testing::Values(ProbeCase{"scalar", true, SimdProbeScalar},

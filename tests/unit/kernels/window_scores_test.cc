@@ -26,6 +26,7 @@ struct WindowCase {
   int32_t num_columns = 0;
   PoolKind pool = PoolKind::kMax;
   int32_t pool_width = 7;
+  WindowScoreKind kind = WindowScoreKind::kSoftmax;
 };
 
 struct Scores {
@@ -54,7 +55,7 @@ Scores RunWindow(const TestCache& cache, const std::vector<float>& queries,
                     .scale = 0.2f, .arena = cache.arena, .heads = cache.heads.data(),
                     .num_columns = window.num_columns, .pool = window.pool,
                     .pool_width = window.pool_width, .pooled = scores.pooled.data(),
-                    .raw = scores.raw.data()});
+                    .raw = scores.raw.data(), .kind = window.kind});
   return scores;
 }
 
@@ -138,19 +139,73 @@ TEST_P(WindowScoresTest, EqualsTheDefinition) {
   }
 }
 
-TEST_P(WindowScoresTest, HasTheScalarBitsWhateverThreadsAndPages) {
-  const WindowCase window = {700, 9, 690, PoolKind::kMax, 7};
-  const TestCache cache({2, 4, 48, dtype()}, {700, 700}, 6, 0);
-  const TestCache shuffled({2, 4, 48, dtype()}, {700, 700}, 6, 7);
+// Scaled dot products of one query head's rows, summed over the rows that see the column.
+std::vector<double> HeadDots(const TestCache& cache, const std::vector<float>& queries,
+                             const WindowCase& window, int32_t query_head) {
+  const size_t dim = static_cast<size_t>(cache.geometry.head_dim);
+  const size_t kv_head = static_cast<size_t>(query_head / cache.geometry.group_size);
+  const std::vector<int32_t> visible = VisibleOf(window);
+  std::vector<double> sums(static_cast<size_t>(window.num_columns));
+  for (size_t r = 0; r < visible.size(); ++r) {
+    const size_t q =
+        r * static_cast<size_t>(cache.QueryWidth()) + static_cast<size_t>(query_head) * dim;
+    for (size_t c = 0; c < sums.size() && c < static_cast<size_t>(visible[r]); ++c) {
+      for (size_t d = 0; d < dim; ++d) {
+        sums[c] += double{queries[q + d]} * 0.2f * cache.k[kv_head][c * dim + d];
+      }
+    }
+  }
+  return sums;
+}
+
+TEST_P(WindowScoresTest, DotProductsAreNotNormalised) {
+  const WindowScoreKind dot = WindowScoreKind::kDot;
+  // One row that sees all, as GemFilter's; and rows that do not see the last columns.
+  const WindowCase cases[] = {{300, 1, 300, PoolKind::kAvg, 5, dot},
+                              {300, 1, 299, PoolKind::kMax, 7, dot},
+                              {40, 9, 40, PoolKind::kMax, 1, dot},
+                              {1, 1, 1, PoolKind::kAvg, 3, dot}};
+  for (const WindowCase& window : cases) {
+    SCOPED_TRACE("slots " + std::to_string(window.num_slots));
+    const TestCache cache({2, 3, 64, dtype()}, {window.num_slots, window.num_slots}, 3, 4);
+    const std::vector<float> queries = MakeQueries(cache, window.num_rows, 5);
+    const Scores scores = RunWindow(cache, queries, window, kernels(), 2);
+    const size_t n = static_cast<size_t>(window.num_columns);
+    for (size_t c = 0; c < 2 * n; ++c) {
+      double raw = 0.0;
+      double pooled = 0.0;
+      for (int32_t i = 0; i < 3; ++i) {
+        const std::vector<double> dots =
+            HeadDots(cache, queries, window, static_cast<int32_t>(c / n) * 3 + i);
+        raw += dots[c % n];
+        pooled += Pool(dots, window.pool, window.pool_width)[c % n];
+      }
+      // Sums of 64 products below 0.6 in f32, three heads, up to nine rows.
+      const double tolerance = 1e-5 * window.num_rows;
+      ASSERT_NEAR(scores.raw[c], raw, tolerance);
+      ASSERT_NEAR(scores.pooled[c], pooled, tolerance);
+    }
+  }
+}
+
+void ExpectScalarBits(KvDType dtype, const AttentionKernels& kernels, WindowScoreKind kind) {
+  const WindowCase window = {700, 9, 690, PoolKind::kMax, 7, kind};
+  const TestCache cache({2, 4, 48, dtype}, {700, 700}, 6, 0);
+  const TestCache shuffled({2, 4, 48, dtype}, {700, 700}, 6, 7);
   const std::vector<float> queries = MakeQueries(cache, 9, 8);
   const Scores expected = RunWindow(cache, queries, window, AttentionKernelsScalar(), 1);
   for (const int num_threads : {1, 2, 3, 7}) {
-    const Scores scores = RunWindow(shuffled, queries, window, kernels(), num_threads);
+    const Scores scores = RunWindow(shuffled, queries, window, kernels, num_threads);
     EXPECT_EQ(std::memcmp(scores.raw.data(), expected.raw.data(), scores.raw.size() * 4), 0);
     EXPECT_EQ(std::memcmp(scores.pooled.data(), expected.pooled.data(), scores.raw.size() * 4), 0);
   }
 }
 
+TEST_P(WindowScoresTest, HasTheScalarBitsWhateverThreadsAndPages) {
+  for (const WindowScoreKind kind : {WindowScoreKind::kSoftmax, WindowScoreKind::kDot}) {
+    ExpectScalarBits(dtype(), kernels(), kind);
+  }
+}
 TEST_P(WindowScoresTest, MaximaOfOnePlateauAreEqual) {
   // Selection breaks plateaus by the score before pooling, so their pooled scores must tie exactly.
   const WindowCase window = {200, 8, 192, PoolKind::kMax, 7};
