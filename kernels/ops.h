@@ -189,8 +189,9 @@ inline constexpr int64_t kColumnUnit = int64_t{1} << 40;
 // convert once, by static_cast<float>(sum), and normalise after that. So a total's float does not
 // depend on how it was collected.
 //
-// Mass of a kept set of columns S together with a moving window of near_slots, over the rows:
-// (sum over S of sums + sum over the other columns of near_sums) / (rows * kColumnUnit).
+// Mass of a kept set of columns S together with a moving window of near_slots, averaged over rows:
+// (sum over S of sums + sum over the other columns of near_sums) / (rows * kColumnUnit); for sums
+// of a KV head, the rows of every query head of the group.
 struct ColumnScoresParams {
   // [num_rows, query_stride], rotated, backend memory; query head h at h * head_dim.
   const float* queries = nullptr;
