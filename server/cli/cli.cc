@@ -77,12 +77,14 @@ int Run(std::vector<std::string> arguments) {
       {"inspect", app.add_subcommand("inspect", "What a model file holds"), {}},
       {"tokenize", app.add_subcommand("tokenize", "Text to token ids and back"), {}},
       {"bench engine", bench->add_subcommand("engine", "Prefill and decode speed at depth"), {}},
+      {"eval", app.add_subcommand("eval", "Quality under compression against the full cache"), {}},
   };
   commands[0].run = AddServeCommand(commands[0].app);
   commands[1].run = AddGenerateCommand(commands[1].app);
   commands[2].run = AddInspectCommand(commands[2].app);
   commands[3].run = AddTokenizeCommand(commands[3].app);
   commands[4].run = AddBenchEngineCommand(commands[4].app);
+  commands[5].run = AddEvalCommand(commands[5].app);
 
   auto config_path = TakeConfigPath(&arguments);
   if (!config_path.ok()) {

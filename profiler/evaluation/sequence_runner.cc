@@ -1,0 +1,106 @@
+#include "profiler/evaluation/sequence_runner.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headroom::profiler {
+
+using engine::PrefillPhase;
+using models::ForwardBatch;
+using models::RowSegment;
+
+SequenceRunner::SequenceRunner(models::Model& model, engine::KvCache& cache, int32_t max_rows)
+    : model_(model), cache_(cache), max_rows_(max_rows) {
+  HEADROOM_CHECK(max_rows >= 1);
+}
+
+DecodingSequence SequenceRunner::Prefill(const PromptTokens& prompt,
+                                         const engine::KvPolicySpec& spec) {
+  const auto num_tokens = static_cast<int32_t>(prompt.ids.size());
+  DecodingSequence sequence;
+  sequence.handle =
+      cache_.Open(spec, {.num_tokens = num_tokens, .content_end = prompt.content_end});
+  sequence.next_position = num_tokens;
+  sequence.row_by_row = spec.decode != engine::KvDecode::kGrow;
+  sequence.last_logits.resize(static_cast<size_t>(vocab_size()));
+  const auto num_phases = static_cast<int32_t>(cache_.phases(sequence.handle).size());
+  for (int32_t phase = 0; phase < num_phases; ++phase) {
+    const auto num_rows = static_cast<int32_t>(cache_.phase_rows(sequence.handle, phase).size());
+    for (int32_t begin = 0; begin < num_rows;) {
+      begin += RunChunk(prompt, phase, begin, sequence);
+    }
+    cache_.FinishPhase(sequence.handle, phase);
+  }
+  return sequence;
+}
+
+int32_t SequenceRunner::RunChunk(const PromptTokens& prompt, int32_t phase_index, int32_t begin,
+                                 DecodingSequence& sequence) {
+  const PrefillPhase phase = cache_.phases(sequence.handle)[static_cast<size_t>(phase_index)];
+  const std::span<const int32_t> rows = cache_.phase_rows(sequence.handle, phase_index);
+  RowSegment segment;
+  segment.sequence = sequence.handle;
+  segment.num_rows = std::min(max_rows_, static_cast<int32_t>(rows.size()) - begin);
+  segment.layer_begin = phase.layer_begin;
+  segment.layer_end = phase.layer_end;
+  segment.kv_tail = phase.selects_rows;
+  segment.from_stash = phase_index > 0;
+  segment.ends_phase = begin + segment.num_rows == static_cast<int32_t>(rows.size());
+  ForwardBatch batch;
+  for (int32_t i = begin; i < begin + segment.num_rows; ++i) {
+    const int32_t position = rows[static_cast<size_t>(i)];
+    batch.positions.push_back(position);
+    batch.token_ids.push_back(prompt.ids[static_cast<size_t>(position)]);
+  }
+  if (segment.ends_phase && !phase.selects_rows) {
+    batch.logit_rows.push_back(segment.num_rows - 1);
+    batch.logits = sequence.last_logits.data();
+  }
+  batch.segments.push_back(segment);
+  model_.Forward(batch, cache_);
+  return segment.num_rows;
+}
+
+void SequenceRunner::Feed(DecodingSequence& sequence, std::span<const int32_t> tokens,
+                          std::vector<float>* logits) {
+  const auto vocab = static_cast<size_t>(vocab_size());
+  logits->resize(tokens.size() * vocab);
+  const size_t most = sequence.row_by_row ? 1 : static_cast<size_t>(max_rows_);
+  for (size_t begin = 0; begin < tokens.size(); begin += most) {
+    FeedRows(sequence, tokens.subspan(begin, std::min(most, tokens.size() - begin)),
+             logits->data() + begin * vocab);
+  }
+  if (!tokens.empty()) {
+    std::copy(logits->end() - static_cast<std::ptrdiff_t>(vocab), logits->end(),
+              sequence.last_logits.begin());
+  }
+}
+
+void SequenceRunner::FeedRows(DecodingSequence& sequence, std::span<const int32_t> tokens,
+                              float* logits) {
+  cache_.PrepareDecode(sequence.handle);
+  ForwardBatch batch;
+  RowSegment segment;
+  segment.sequence = sequence.handle;
+  segment.num_rows = static_cast<int32_t>(tokens.size());
+  segment.layer_end = model_.config().num_hidden_layers;
+  for (int32_t i = 0; i < segment.num_rows; ++i) {
+    batch.token_ids.push_back(tokens[static_cast<size_t>(i)]);
+    batch.positions.push_back(sequence.next_position + i);
+    batch.logit_rows.push_back(i);
+  }
+  batch.segments.push_back(segment);
+  batch.logits = logits;
+  model_.Forward(batch, cache_);
+  sequence.next_position += segment.num_rows;
+}
+
+void SequenceRunner::Close(DecodingSequence& sequence) {
+  if (sequence.handle >= 0) {
+    cache_.Close(sequence.handle);
+    sequence.handle = -1;
+  }
+}
+
+}  // namespace headroom::profiler

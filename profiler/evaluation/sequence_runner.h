@@ -1,0 +1,61 @@
+// SequenceRunner: one sequence at a time through a model and a KV cache, without the engine.
+//
+// The rows are those that the engine would run, in chunks of up to `max_rows`; by the invariance
+// contract their results are the engine's, bit for bit. One thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/kv/kv_cache.h"
+#include "models/model.h"
+
+namespace headroom::profiler {
+
+// A prompt as token ids.
+struct PromptTokens {
+  std::vector<int32_t> ids;
+  int32_t content_end = 0;  // one past the last content token: ids.size() without a template
+};
+
+// A sequence whose prompt is in the cache. Closed by SequenceRunner::Close.
+struct DecodingSequence {
+  int32_t handle = -1;
+  int32_t next_position = 0;  // of the next token that is fed
+  // Whether decode may evict, so that every row needs its own forward pass.
+  bool row_by_row = false;
+  std::vector<float> last_logits;  // [vocab], of the newest row
+};
+
+class SequenceRunner {
+ public:
+  // `model` was made for at least `max_rows` rows and as many rows of logits. References outlive
+  // the runner. The pool must hold what is run (CacheSet sizes it so).
+  SequenceRunner(models::Model& model, engine::KvCache& cache, int32_t max_rows);
+
+  // Opens a sequence under `spec`, which passed the policy's Validate, and runs all of its phases.
+  DecodingSequence Prefill(const PromptTokens& prompt, const engine::KvPolicySpec& spec);
+
+  // Runs `tokens` behind what the sequence holds. `logits` gets [tokens.size(), vocab], the row
+  // after each of them; last_logits becomes the last row.
+  void Feed(DecodingSequence& sequence, std::span<const int32_t> tokens,
+            std::vector<float>* logits);
+
+  void Close(DecodingSequence& sequence);
+
+  engine::KvCache& cache() { return cache_; }
+  int32_t vocab_size() const { return model_.config().vocab_size; }
+
+ private:
+  // One chunk of a phase, from row `begin` of the phase on; returns its rows.
+  int32_t RunChunk(const PromptTokens& prompt, int32_t phase, int32_t begin,
+                   DecodingSequence& sequence);
+  void FeedRows(DecodingSequence& sequence, std::span<const int32_t> tokens, float* logits);
+
+  models::Model& model_;
+  engine::KvCache& cache_;
+  const int32_t max_rows_;
+};
+
+}  // namespace headroom::profiler
