@@ -11,10 +11,10 @@ namespace {
 models::RowSegment MakeSegment(int32_t num_layers, const KvCache& cache, const StepRows& rows) {
   const Sequence& sequence = *rows.sequence;
   models::RowSegment segment;
-  segment.sequence = sequence.handle;
+  segment.sequence = rows.choice == nullptr ? sequence.handle : rows.choice->handle;
   segment.num_rows = rows.num_rows;
   segment.layer_end = num_layers;
-  if (sequence.state == Sequence::State::kPrefill) {
+  if (rows.choice == nullptr) {
     const PrefillPhase& phase = cache.phases(sequence.handle)[static_cast<size_t>(sequence.phase)];
     const auto phase_rows =
         static_cast<int64_t>(cache.phase_rows(sequence.handle, sequence.phase).size());
@@ -46,7 +46,7 @@ models::ForwardBatch& BatchBuilder::Build(int32_t num_layers, const KvCache& cac
   });
   for (StepRows& entry : rows) {
     entry.segment.row_begin = static_cast<int32_t>(batch_.token_ids.size());
-    if (entry.sequence->state == Sequence::State::kPrefill) {
+    if (entry.choice == nullptr) {
       AddPrefill(cache, entry);
     } else {
       AddDecode(entry);
@@ -54,7 +54,7 @@ models::ForwardBatch& BatchBuilder::Build(int32_t num_layers, const KvCache& cac
     // Only a prompt's last row and a decode row have logits.
     const bool wants_logits =
         entry.segment.layer_end == num_layers && !entry.segment.kv_tail &&
-        (entry.sequence->state == Sequence::State::kDecode || entry.segment.ends_phase);
+        (entry.choice != nullptr || entry.segment.ends_phase);
     entry.logit_index = -1;
     if (wants_logits) {
       entry.logit_index = static_cast<int32_t>(batch_.logit_rows.size());
@@ -78,12 +78,12 @@ void BatchBuilder::AddPrefill(const KvCache& cache, StepRows& rows) {
 }
 
 void BatchBuilder::AddDecode(StepRows& rows) {
-  const Sequence& sequence = *rows.sequence;
-  HEADROOM_CHECK(rows.num_rows == 1 && sequence.num_generated >= 1);
+  const Choice& choice = *rows.choice;
+  HEADROOM_CHECK(rows.num_rows == 1 && choice.num_generated() >= 1);
   // The logical position goes on after the prompt, whatever was evicted.
-  batch_.token_ids.push_back(sequence.last_token);
-  batch_.positions.push_back(static_cast<int32_t>(sequence.request->prompt_ids.size()) +
-                             sequence.num_generated - 1);
+  batch_.token_ids.push_back(choice.generated.back());
+  batch_.positions.push_back(static_cast<int32_t>(rows.sequence->request->prompt_ids.size()) +
+                             choice.num_generated() - 1);
 }
 
 }  // namespace headroom::engine

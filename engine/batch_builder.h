@@ -17,6 +17,7 @@ namespace headroom::engine {
 // Rows of one sequence in this step.
 struct StepRows {
   Sequence* sequence = nullptr;
+  Choice* choice = nullptr;  // whose decode row it is; null: prompt rows
   int32_t num_rows = 0;
   models::RowSegment segment = {};  // set by Build
   int32_t logit_index = -1;         // set by Build: row of `logits`, or -1

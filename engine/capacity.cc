@@ -21,6 +21,9 @@ Status CheckTokens(const Request& request, const EngineShape& shape) {
     return InvalidArgument("max_new_tokens is {}; at least 1 is needed",
                            request.stop.max_new_tokens);
   }
+  if (request.num_choices < 1) {
+    return InvalidArgument("num_choices is {}; at least 1 is needed", request.num_choices);
+  }
   if (num_prompt + request.stop.max_new_tokens > shape.max_context_tokens) {
     return ContextLengthError(shape.max_context_tokens, num_prompt, request.stop.max_new_tokens);
   }
@@ -61,12 +64,14 @@ StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
   const KvFootprint footprint =
       policy->Footprint(request.kv, shape.kv, prompt, request.stop.max_new_tokens);
   Capacity capacity;
-  capacity.steady_pages = footprint.steady_pages;
-  capacity.peak_pages = std::max(footprint.prefill_peak_pages, footprint.steady_pages);
+  capacity.shared_pages = footprint.shared_pages;
+  capacity.choice_pages = footprint.steady_pages - footprint.shared_pages;
+  const int64_t steady_pages = capacity.SteadyPages(request.num_choices);
+  capacity.peak_pages = std::max(footprint.prefill_peak_pages, steady_pages);
   if (capacity.peak_pages > shape.num_pages) {
     return ResourceExhausted(
         "the request needs {} KV pages ({} to read the prompt, {} to generate); the pool has {}",
-        capacity.peak_pages, footprint.prefill_peak_pages, footprint.steady_pages, shape.num_pages);
+        capacity.peak_pages, footprint.prefill_peak_pages, steady_pages, shape.num_pages);
   }
 
   const std::vector<PrefillPhase> phases = policy->PlanPhases(request.kv, shape.kv, prompt);

@@ -18,10 +18,16 @@ struct EngineShape {
 };
 
 struct Capacity {
-  int64_t peak_pages = 0;    // reserved until prefill ends; at least steady_pages
-  int64_t steady_pages = 0;  // reserved from then on
+  int64_t peak_pages = 0;    // reserved until prefill ends; at least SteadyPages(num_choices)
+  int64_t shared_pages = 0;  // of the prompt, read by all choices and written by none
+  int64_t choice_pages = 0;  // further pages of each choice: its growth and its copies
   int64_t rows_total = 0;    // prompt rows of all phases
   PrefillPhase first_phase;
+
+  // Reserved once prefill has ended and so many choices are left.
+  int64_t SteadyPages(int32_t num_choices) const {
+    return shared_pages + num_choices * choice_pages;
+  }
 };
 
 // The prompt as policies see it.
@@ -33,9 +39,9 @@ int32_t NumLayersOf(const PrefillPhase& phase);
 // The error of a request longer than the context, in OpenAI's wording. OutOfRange.
 Status ContextLengthError(int64_t max_context_tokens, int64_t prompt_tokens, int64_t new_tokens);
 
-// Errors: InvalidArgument (no prompt, ids outside the vocabulary, unknown policy or settings that
-// it refuses), OutOfRange (context length; OpenAI's wording), ResourceExhausted (more pages than
-// the pool has).
+// Errors: InvalidArgument (no prompt, no choice, ids outside the vocabulary, unknown policy or
+// settings that it refuses), OutOfRange (context length; OpenAI's wording), ResourceExhausted (more
+// pages than the pool has).
 StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
                               const KvPolicyRegistry& policies);
 

@@ -1,15 +1,15 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <deque>
-#include <unordered_map>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/batch_builder.h"
 #include "engine/capacity.h"
+#include "engine/choice_sampler.h"
 #include "engine/counting_kv_store.h"
 #include "engine/sequence.h"
+#include "engine/sequence_set.h"
 
 namespace headroom::engine {
 namespace {
@@ -31,15 +31,18 @@ EngineConfig Resolve(EngineConfig config, const models::Model& model, const KvCa
   return config;
 }
 
-RequestEvent MakeEvent(RequestEvent::Kind kind) {
-  RequestEvent event;
-  event.kind = kind;
-  return event;
-}
-
-bool CountsGenerated(const SamplingParams& params) {
-  return params.presence_penalty != 0.0f || params.frequency_penalty != 0.0f ||
-         params.repetition_penalty != 1.0f;
+// The KvCache's handles of a sequence that runs.
+std::vector<int32_t> HandlesOf(const Sequence& sequence) {
+  std::vector<int32_t> handles;
+  if (sequence.handle >= 0) {
+    handles.push_back(sequence.handle);
+  }
+  for (const Choice& choice : sequence.choices) {
+    if (choice.handle >= 0) {
+      handles.push_back(choice.handle);
+    }
+  }
+  return handles;
 }
 
 }  // namespace
@@ -56,7 +59,8 @@ struct Engine::Impl {
         clock(the_clock),
         counting_store(the_cache),
         scheduler(config.limits),
-        sampler(the_model.config().vocab_size) {
+        sampler(the_model.config().vocab_size),
+        sequences(the_cache) {
     shape = {.kv = the_cache.shape(),
              .vocab_size = the_model.config().vocab_size,
              .max_context_tokens = config.max_context_tokens,
@@ -76,47 +80,34 @@ struct Engine::Impl {
 
   CountingKvStore counting_store;
   const Scheduler scheduler;
-  Sampler sampler;
+  ChoiceSampler sampler;
   BatchBuilder builder;
-
-  // A request is in exactly one of the two lists, and in `by_id`, until its terminal event.
-  std::deque<std::unique_ptr<Sequence>> waiting;   // in order of arrival
-  std::vector<std::unique_ptr<Sequence>> running;  // in order of admission; null: ended this step
-  std::unordered_map<RequestId, Sequence*> by_id;
+  SequenceSet sequences;
 
   double row_ns = 0.0;  // measured time of a row through all layers; 0: not measured yet
   EngineStats stats;
-  std::vector<EngineEvent> events;  // of this step
 
   // Reused by steps.
   std::vector<StepRows> step_rows;
-  std::vector<float> logits;      // [logit rows, vocab]
-  std::vector<uint64_t> allowed;  // [ceil(vocab / 64)]
+  std::vector<float> logits;  // [logit rows, vocab]
   std::vector<WaitingView> waiting_view;
   std::vector<RunningView> running_view;
 
-  // Commands and deadlines.
   void Apply(SubmitCommand& command);
   void Apply(CancelCommand& command);
   void Apply(FailAllCommand& command);
-  void ExpireDeadlines(int64_t now_ns);
-
-  // The one way to end: pages go back, then the terminal event. The sequence is gone afterwards.
-  void End(Sequence& sequence, RequestEvent event);
-  void Fail(Sequence& sequence, const Status& status);
-  void Emit(RequestId id, RequestEvent event) { events.push_back({id, std::move(event)}); }
 
   // One step.
   StepPlan Plan();
+  RunningView ViewOf(const Sequence& sequence) const;
   void Admit(const std::vector<RequestId>& ids);
   void CollectRows(const StepPlan& plan);
   void Forward();
-  void AfterForward(StepRows& rows);
+  void AfterForward(const StepRows& rows);
   void AfterChunk(const StepRows& rows);
   void FinishPrefill(Sequence& sequence);
-  void SampleNext(Sequence& sequence, std::span<const float> row);
-  std::span<const uint64_t> AllowedTokens(const Sequence& sequence);
-  void Deliver(Sequence& sequence, SampledToken token);
+  void TracePrefill(Sequence& sequence);
+  void SampleNext(Sequence& sequence, Choice& choice, std::span<const float> row);
   void MeasureRow(int64_t elapsed_ns, int64_t layer_rows);
   void UpdateStats();
   Status CheckInvariants() const;
@@ -124,119 +115,71 @@ struct Engine::Impl {
 
 void Engine::Impl::Apply(SubmitCommand& command) {
   HEADROOM_CHECK(command.request != nullptr);
-  const RequestId id = command.request->id;
-  HEADROOM_CHECK(!by_id.contains(id));
   const StatusOr<Capacity> capacity = CapacityOf(*command.request, shape, policies);
   Status status = capacity.status();
-  if (status.ok() && static_cast<int32_t>(waiting.size()) >= config.limits.max_queued) {
-    status = Unavailable("the queue is full: {} requests wait", waiting.size());
+  const size_t num_waiting = sequences.waiting().size();
+  if (status.ok() && num_waiting >= static_cast<size_t>(config.limits.max_queued)) {
+    status = Unavailable("the queue is full: {} requests wait", num_waiting);
   }
   const models::Tokenizer* decoder = command.request->decode_text ? tokenizer : nullptr;
-  auto sequence = std::make_unique<Sequence>(std::move(command.request),
-                                             capacity.ok() ? *capacity : Capacity(), decoder);
-  Sequence& submitted = *sequence;
-  submitted.receipt.policy = submitted.request->kv.policy;
-  by_id.emplace(id, &submitted);
-  waiting.push_back(std::move(sequence));
+  Sequence& submitted = sequences.Add(std::make_unique<Sequence>(
+      std::move(command.request), capacity.ok() ? *capacity : Capacity(), decoder));
   if (!status.ok()) {
-    Fail(submitted, status);
+    sequences.Fail(submitted, status);
   }
 }
 
 void Engine::Impl::Apply(CancelCommand& command) {
-  const auto found = by_id.find(command.id);
-  if (found != by_id.end()) {
-    End(*found->second, MakeEvent(RequestEvent::Kind::kCancelled));
+  Sequence* sequence = sequences.Find(command.id);
+  if (sequence == nullptr) {
+    return;
+  }
+  const RequestEvent cancelled = MakeEvent(RequestEvent::Kind::kCancelled);
+  if (command.choice < 0) {
+    sequences.EndAll(*sequence, cancelled);
+    return;
+  }
+  const auto index = static_cast<size_t>(command.choice);
+  if (index < sequence->choices.size() && !sequence->choices[index].ended) {
+    sequences.End(*sequence, sequence->choices[index], cancelled);
   }
 }
 
 void Engine::Impl::Apply(FailAllCommand& command) {
   HEADROOM_CHECK(!command.status.ok());
-  for (const std::unique_ptr<Sequence>& sequence : running) {
-    if (sequence != nullptr) {
-      Fail(*sequence, command.status);
-    }
-  }
-  while (!waiting.empty()) {
-    Fail(*waiting.front(), command.status);
-  }
+  sequences.FailEverything(command.status);
 }
 
-void Engine::Impl::ExpireDeadlines(int64_t now_ns) {
-  std::vector<RequestId> expired;
-  for (const auto& [id, sequence] : by_id) {
-    const Request& request = *sequence->request;
-    const bool waits = sequence->state == Sequence::State::kWaiting;
-    if ((request.deadline_ns != 0 && now_ns >= request.deadline_ns) ||
-        (waits && request.queue_deadline_ns != 0 && now_ns >= request.queue_deadline_ns)) {
-      expired.push_back(id);
-    }
+RunningView Engine::Impl::ViewOf(const Sequence& sequence) const {
+  RunningView view = {.id = sequence.request->id,
+                      .num_choices = sequence.num_live,
+                      .reserved_pages = sequence.reserved_pages(),
+                      .decoding = sequence.state == Sequence::State::kDecode};
+  if (!view.decoding) {
+    const auto phase = static_cast<size_t>(sequence.phase);
+    view.phase = sequence.phase;
+    view.phase_rows_left =
+        static_cast<int64_t>(cache.phase_rows(sequence.handle, sequence.phase).size()) -
+        sequence.phase_rows_done;
+    view.num_layers_of_phase = NumLayersOf(cache.phases(sequence.handle)[phase]);
   }
-  // By id, so that the events do not depend on a hash table's order.
-  std::sort(expired.begin(), expired.end());
-  for (const RequestId id : expired) {
-    Sequence& sequence = *by_id.at(id);
-    const int64_t deadline_ns = sequence.request->deadline_ns;
-    const bool in_queue = deadline_ns == 0 || now_ns < deadline_ns;
-    RequestEvent event = MakeEvent(RequestEvent::Kind::kFailed);
-    event.expired_in_queue = in_queue;
-    event.status = MakeStatus(StatusCode::kDeadlineExceeded,
-                              in_queue ? "the request waited longer than its queue limit"
-                                       : "the request's deadline has passed");
-    End(sequence, std::move(event));
-  }
-}
-
-void Engine::Impl::End(Sequence& sequence, RequestEvent event) {
-  const RequestId id = sequence.request->id;
-  if (sequence.handle >= 0) {
-    cache.Close(sequence.handle);
-  }
-  event.usage = {.prompt_tokens = static_cast<int64_t>(sequence.request->prompt_ids.size()),
-                 .completion_tokens = sequence.num_generated};
-  event.receipt = std::move(sequence.receipt);
-  by_id.erase(id);
-  const auto is_it = [&](const std::unique_ptr<Sequence>& other) {
-    return other.get() == &sequence;
-  };
-  if (sequence.state == Sequence::State::kWaiting) {
-    waiting.erase(std::find_if(waiting.begin(), waiting.end(), is_it));
-  } else {
-    std::find_if(running.begin(), running.end(), is_it)->reset();  // erased at the end of the step
-  }
-  Emit(id, std::move(event));
-}
-
-void Engine::Impl::Fail(Sequence& sequence, const Status& status) {
-  RequestEvent event = MakeEvent(RequestEvent::Kind::kFailed);
-  event.status = status;
-  End(sequence, std::move(event));
+  return view;
 }
 
 StepPlan Engine::Impl::Plan() {
-  std::erase(running, nullptr);
+  sequences.DropEnded();
   waiting_view.clear();
-  for (const std::unique_ptr<Sequence>& sequence : waiting) {
+  for (const std::unique_ptr<Sequence>& sequence : sequences.waiting()) {
     waiting_view.push_back(
         {.id = sequence->request->id,
+         .num_choices = sequence->num_live,
          .peak_pages = sequence->capacity.peak_pages,
          .phase_rows_left = static_cast<int64_t>(sequence->request->prompt_ids.size()),
          .num_layers_of_phase = NumLayersOf(sequence->capacity.first_phase)});
   }
   running_view.clear();
-  for (const std::unique_ptr<Sequence>& sequence : running) {
-    RunningView view = {.id = sequence->request->id,
-                        .reserved_pages = sequence->reserved_pages(),
-                        .decoding = sequence->state == Sequence::State::kDecode};
-    if (!view.decoding) {
-      const auto phase = static_cast<size_t>(sequence->phase);
-      view.phase = sequence->phase;
-      view.phase_rows_left =
-          static_cast<int64_t>(cache.phase_rows(sequence->handle, sequence->phase).size()) -
-          sequence->phase_rows_done;
-      view.num_layers_of_phase = NumLayersOf(cache.phases(sequence->handle)[phase]);
-    }
-    running_view.push_back(view);
+  for (const std::unique_ptr<Sequence>& sequence : sequences.running()) {
+    running_view.push_back(ViewOf(*sequence));
   }
   return scheduler.Plan({.waiting = waiting_view,
                          .running = running_view,
@@ -246,28 +189,36 @@ StepPlan Engine::Impl::Plan() {
 
 void Engine::Impl::Admit(const std::vector<RequestId>& ids) {
   for (const RequestId id : ids) {
-    HEADROOM_CHECK(!waiting.empty() && waiting.front()->request->id == id);
-    std::unique_ptr<Sequence> sequence = std::move(waiting.front());
-    waiting.pop_front();
-    const Request& request = *sequence->request;
-    sequence->handle = cache.Open(request.kv, PromptInfoOf(request));
-    sequence->state = Sequence::State::kPrefill;
-    if (request.sampling.repetition_penalty != 1.0f) {
-      sequence->history.AddPrompt(request.prompt_ids);
+    Sequence& sequence = sequences.AdmitFront();
+    const Request& request = *sequence.request;
+    HEADROOM_CHECK(request.id == id);
+    sequence.handle = cache.Open(request.kv, PromptInfoOf(request));
+    sequence.state = Sequence::State::kPrefill;
+    for (Choice& choice : sequence.choices) {
+      if (request.sampling.repetition_penalty != 1.0f) {
+        choice.history.AddPrompt(request.prompt_ids);
+      }
     }
-    running.push_back(std::move(sequence));
   }
 }
 
 void Engine::Impl::CollectRows(const StepPlan& plan) {
   step_rows.clear();
   for (const PlannedRows& planned : plan.decode) {
-    Sequence& sequence = *by_id.at(planned.id);
-    cache.PrepareDecode(sequence.handle);
-    step_rows.push_back({.sequence = &sequence, .num_rows = planned.num_rows});
+    Sequence& sequence = *sequences.Find(planned.id);
+    int32_t rows_left = planned.num_rows;
+    for (Choice& choice : sequence.choices) {
+      if (choice.ended || rows_left == 0) {
+        continue;
+      }
+      --rows_left;
+      cache.PrepareDecode(choice.handle);
+      step_rows.push_back({.sequence = &sequence, .choice = &choice, .num_rows = 1});
+    }
+    HEADROOM_CHECK(rows_left == 0);
   }
   for (const PlannedRows& planned : plan.prefill) {
-    step_rows.push_back({.sequence = by_id.at(planned.id), .num_rows = planned.num_rows});
+    step_rows.push_back({.sequence = sequences.Find(planned.id), .num_rows = planned.num_rows});
   }
 }
 
@@ -280,7 +231,7 @@ void Engine::Impl::Forward() {
   for (const StepRows& rows : step_rows) {
     layer_rows +=
         static_cast<int64_t>(rows.num_rows) * (rows.segment.layer_end - rows.segment.layer_begin);
-    has_prefill |= rows.sequence->state == Sequence::State::kPrefill;
+    has_prefill |= rows.choice == nullptr;
   }
   const int64_t start_ns = clock == nullptr ? 0 : clock->NowNs();
   model.Forward(batch, counting_store);
@@ -299,15 +250,26 @@ void Engine::Impl::MeasureRow(int64_t elapsed_ns, int64_t layer_rows) {
   row_ns = row_ns == 0.0 ? measured : row_ns + kRowTimeWeight * (measured - row_ns);
 }
 
-void Engine::Impl::AfterForward(StepRows& rows) {
+void Engine::Impl::AfterForward(const StepRows& rows) {
   Sequence& sequence = *rows.sequence;
-  if (sequence.state == Sequence::State::kPrefill) {
+  if (rows.choice == nullptr) {
     AfterChunk(rows);
   }
-  if (rows.logit_index >= 0) {
-    const auto vocab = static_cast<size_t>(shape.vocab_size);
-    SampleNext(sequence, std::span<const float>(logits).subspan(
-                             static_cast<size_t>(rows.logit_index) * vocab, vocab));
+  if (rows.logit_index < 0) {
+    return;
+  }
+  const auto vocab = static_cast<size_t>(shape.vocab_size);
+  const auto row = std::span<const float>(logits).subspan(
+      static_cast<size_t>(rows.logit_index) * vocab, vocab);
+  if (rows.choice != nullptr) {
+    SampleNext(sequence, *rows.choice, row);
+    return;
+  }
+  // All choices draw their first token from the prompt's last row.
+  for (Choice& choice : sequence.choices) {
+    if (!choice.ended) {
+      SampleNext(sequence, choice, row);
+    }
   }
 }
 
@@ -326,20 +288,40 @@ void Engine::Impl::AfterChunk(const StepRows& rows) {
       FinishPrefill(sequence);
     }
   }
+  if (sequence.choices.front().ended) {
+    return;  // progress is told to the first choice
+  }
   RequestEvent event = MakeEvent(RequestEvent::Kind::kProgress);
   event.rows_done = sequence.rows_done;
   event.rows_total = std::max(sequence.rows_done, sequence.capacity.rows_total);
-  Emit(sequence.request->id, std::move(event));
+  sequences.Emit(sequence, 0, std::move(event));
 }
 
 void Engine::Impl::FinishPrefill(Sequence& sequence) {
-  sequence.state = Sequence::State::kDecode;
   sequence.receipt = cache.receipt(sequence.handle);
   stats.entries_kept += sequence.receipt.entries;
   stats.entries_dropped += sequence.receipt.entries_full - sequence.receipt.entries;
-  if (!sequence.request->trace_kv) {
-    return;
+  if (sequence.request->trace_kv) {
+    TracePrefill(sequence);
   }
+  // What was kept is known now: the reservation becomes exact, and never larger.
+  const KvFootprint steady =
+      cache.SteadyFootprint(sequence.handle, sequence.request->stop.max_new_tokens);
+  Capacity& capacity = sequence.capacity;
+  capacity.shared_pages = steady.shared_pages;
+  capacity.choice_pages = steady.steady_pages - steady.shared_pages;
+  HEADROOM_CHECK(capacity.SteadyPages(sequence.num_live) <= capacity.peak_pages);
+  sequence.state = Sequence::State::kDecode;
+  int32_t num_forks = 0;
+  for (Choice& choice : sequence.choices) {
+    if (!choice.ended) {
+      choice.handle = ++num_forks < sequence.num_live ? cache.Fork(sequence.handle)
+                                                      : std::exchange(sequence.handle, -1);
+    }
+  }
+}
+
+void Engine::Impl::TracePrefill(Sequence& sequence) {
   KvTrace trace;
   trace.kept.resize(static_cast<size_t>(shape.kv.num_layers));
   for (int32_t layer = 0; layer < shape.kv.num_layers; ++layer) {
@@ -351,85 +333,51 @@ void Engine::Impl::FinishPrefill(Sequence& sequence) {
   sequence.trace = std::move(trace);
 }
 
-// Every token but those that would end the text too early; empty: all.
-std::span<const uint64_t> Engine::Impl::AllowedTokens(const Sequence& sequence) {
-  const StopCriteria& stop = sequence.request->stop;
-  if (sequence.num_generated >= stop.min_new_tokens) {
-    return {};
-  }
-  allowed.assign((static_cast<size_t>(shape.vocab_size) + 63) / 64, ~uint64_t{0});
-  const auto forbid = [&](const std::vector<int32_t>& ids) {
-    for (const int32_t id : ids) {
-      if (id >= 0 && id < shape.vocab_size) {
-        allowed[static_cast<size_t>(id) / 64] &= ~(uint64_t{1} << (id % 64));
-      }
-    }
-  };
-  forbid(stop.eos_token_ids);
-  forbid(stop.stop_token_ids);
-  return allowed;
-}
-
-void Engine::Impl::SampleNext(Sequence& sequence, std::span<const float> row) {
-  const SamplingParams& params = sequence.request->sampling;
-  SampledToken token =
-      sampler.Sample(row, params, sequence.history, static_cast<uint64_t>(sequence.num_generated),
-                     AllowedTokens(sequence));
-  if (CountsGenerated(params)) {
-    sequence.history.AddGenerated(token.token);
-  }
-  sequence.last_token = token.token;
-  ++sequence.num_generated;
+void Engine::Impl::SampleNext(Sequence& sequence, Choice& choice, std::span<const float> row) {
+  RequestEvent event = sampler.Next(sequence.request->stop, row, choice);
   ++stats.generated_tokens;
-  Deliver(sequence, std::move(token));
-}
-
-void Engine::Impl::Deliver(Sequence& sequence, SampledToken token) {
-  OutputAssembler::Result result = sequence.assembler.Add(token.token);
-  RequestEvent event = MakeEvent(RequestEvent::Kind::kTokens);
-  event.tokens.push_back(std::move(token));
-  event.text = std::move(result.text);
-  if (!result.finish) {
-    Emit(sequence.request->id, std::move(event));
+  if (event.kind != RequestEvent::Kind::kFinished) {
+    sequences.Emit(sequence, choice.index, std::move(event));
     return;
   }
-  event.kind = RequestEvent::Kind::kFinished;
-  event.finish_reason = *result.finish;
-  event.stop_string = std::move(result.stop_string);
-  event.stop_token = result.stop_token;
-  event.kv_trace = std::move(sequence.trace);
-  End(sequence, std::move(event));
+  event.kv_trace = sequence.trace;
+  sequences.End(sequence, choice, std::move(event));
 }
 
 void Engine::Impl::UpdateStats() {
-  std::erase(running, nullptr);
+  sequences.DropEnded();
   ++stats.steps;
-  stats.waiting = static_cast<int64_t>(waiting.size());
-  stats.running = static_cast<int64_t>(running.size());
+  stats.waiting = static_cast<int64_t>(sequences.waiting().size());
+  stats.running = static_cast<int64_t>(sequences.running().size());
   stats.pages_used = cache.pool().num_pages() - cache.pool().num_free();
   stats.pages_reserved = 0;
-  for (const std::unique_ptr<Sequence>& sequence : running) {
+  stats.running_choices = 0;
+  for (const std::unique_ptr<Sequence>& sequence : sequences.running()) {
     stats.pages_reserved += sequence->reserved_pages();
+    stats.running_choices += sequence->num_live;
   }
 }
 
 Status Engine::Impl::CheckInvariants() const {
   HEADROOM_RETURN_IF_ERROR(cache.CheckInvariants());
-  if (by_id.size() != waiting.size() + running.size()) {
-    return Internal("{} requests are open, but {} wait and {} run", by_id.size(), waiting.size(),
-                    running.size());
-  }
-  if (cache.num_sequences() != static_cast<int32_t>(running.size())) {
-    return Internal("{} sequences hold pages, but {} run", cache.num_sequences(), running.size());
+  if (sequences.num_open() != stats.waiting + stats.running) {
+    return Internal("{} requests are open, but {} wait and {} run", sequences.num_open(),
+                    stats.waiting, stats.running);
   }
   int64_t held_pages = 0;
-  for (const std::unique_ptr<Sequence>& sequence : running) {
-    const int64_t held = cache.pages_held(sequence->handle);
+  size_t num_handles = 0;
+  for (const std::unique_ptr<Sequence>& sequence : sequences.running()) {
+    const std::vector<int32_t> handles = HandlesOf(*sequence);
+    const int64_t held = cache.pages_held(handles);
     if (held > sequence->reserved_pages()) {
       return Internal("request {} holds {} pages, {} are reserved", sequence->request->id, held,
                       sequence->reserved_pages());
     }
     held_pages += held;
+    num_handles += handles.size();
+  }
+  if (static_cast<size_t>(cache.num_sequences()) != num_handles) {
+    return Internal("{} sequences hold pages, but {} run", cache.num_sequences(), num_handles);
   }
   if (held_pages != stats.pages_used) {
     return Internal("sequences hold {} pages, the pool misses {}", held_pages, stats.pages_used);
@@ -452,11 +400,10 @@ Status Engine::CheckFits(const Request& request) const {
 }
 
 std::vector<EngineEvent> Engine::Step(int64_t now_ns, std::vector<Command> commands) {
-  impl_->events.clear();
   for (Command& command : commands) {
     std::visit([&](auto& typed) { impl_->Apply(typed); }, command);
   }
-  impl_->ExpireDeadlines(now_ns);
+  impl_->sequences.ExpireDeadlines(now_ns);
 
   const StepPlan plan = impl_->Plan();
   impl_->Admit(plan.admit);
@@ -465,7 +412,7 @@ std::vector<EngineEvent> Engine::Step(int64_t now_ns, std::vector<Command> comma
   HEADROOM_CHECK(!impl_->step_rows.empty() || !HasWork());
   if (!impl_->step_rows.empty()) {
     impl_->Forward();
-    for (StepRows& rows : impl_->step_rows) {
+    for (const StepRows& rows : impl_->step_rows) {
       impl_->AfterForward(rows);
     }
   }
@@ -477,26 +424,12 @@ std::vector<EngineEvent> Engine::Step(int64_t now_ns, std::vector<Command> comma
     }
     HEADROOM_CHECK(status.ok());
   }
-  return std::move(impl_->events);
+  return impl_->sequences.TakeEvents();
 }
 
-bool Engine::HasWork() const { return !impl_->waiting.empty() || !impl_->running.empty(); }
+bool Engine::HasWork() const { return !impl_->sequences.empty(); }
 
-int64_t Engine::NextDeadlineNs() const {
-  int64_t next = 0;
-  const auto consider = [&](int64_t deadline_ns) {
-    if (deadline_ns != 0 && (next == 0 || deadline_ns < next)) {
-      next = deadline_ns;
-    }
-  };
-  for (const auto& [id, sequence] : impl_->by_id) {
-    consider(sequence->request->deadline_ns);
-    if (sequence->state == Sequence::State::kWaiting) {
-      consider(sequence->request->queue_deadline_ns);
-    }
-  }
-  return next;
-}
+int64_t Engine::NextDeadlineNs() const { return impl_->sequences.NextDeadlineNs(); }
 
 const EngineStats& Engine::stats() const { return impl_->stats; }
 

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/engine_event.h"
 #include "engine/kv/kv_cache.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -34,6 +35,7 @@ struct SubmitCommand {
 };
 struct CancelCommand {
   RequestId id = 0;
+  int32_t choice = -1;  // -1: all that are left; the others go on
 };
 // Fails every request in flight with `status` (shutdown, second signal).
 struct FailAllCommand {
@@ -41,16 +43,12 @@ struct FailAllCommand {
 };
 using Command = std::variant<SubmitCommand, CancelCommand, FailAllCommand>;
 
-struct EngineEvent {
-  RequestId id = 0;
-  RequestEvent event;
-};
-
 // A snapshot for metrics, taken after a step.
 struct EngineStats {
   int64_t steps = 0;
   int64_t waiting = 0;
   int64_t running = 0;
+  int64_t running_choices = 0;  // of them, those that have not ended
   int64_t pages_total = 0;
   int64_t pages_used = 0;
   int64_t pages_reserved = 0;

@@ -27,7 +27,8 @@ struct EngineLoop::Impl {
   }
 
   struct InFlight {
-    std::shared_ptr<EventStream> stream;
+    std::vector<std::shared_ptr<EventStream>> streams;  // by choice; null: it has ended
+    size_t num_open = 0;    // choices that have not ended
     bool cancelled = false;  // a cancellation is in the inbox or was taken
   };
   using Observer = std::function<void(const std::vector<EngineEvent>&, int64_t step_ns)>;
@@ -114,9 +115,16 @@ void EngineLoop::Impl::Deliver(std::vector<EngineEvent>& events) {
       const std::lock_guard<std::mutex> lock(mutex);
       const auto found = in_flight.find(event.id);
       HEADROOM_CHECK(found != in_flight.end());
-      stream = found->second.stream;
+      InFlight& request = found->second;
+      std::shared_ptr<EventStream>& of_choice =
+          request.streams[static_cast<size_t>(event.event.choice)];
+      HEADROOM_CHECK(of_choice != nullptr);
+      stream = of_choice;
       if (IsTerminal(event.event.kind)) {
-        in_flight.erase(found);
+        of_choice.reset();
+        if (--request.num_open == 0) {
+          in_flight.erase(found);
+        }
       }
     }
     stream->Push(std::move(event.event));
@@ -148,12 +156,17 @@ void EngineLoop::Start() {
   impl_->thread = std::thread([impl = impl_.get()] { impl->Run(); });
 }
 
-StatusOr<std::shared_ptr<EventStream>> EngineLoop::Submit(std::shared_ptr<const Request> request,
-                                                          std::function<void()> wake) {
+StatusOr<std::vector<std::shared_ptr<EventStream>>> EngineLoop::Submit(
+    std::shared_ptr<const Request> request, std::function<void()> wake) {
   HEADROOM_CHECK(request != nullptr);
   HEADROOM_RETURN_IF_ERROR(impl_->engine.CheckFits(*request));
   const RequestId id = request->id;
-  auto stream = std::make_shared<EventStream>(std::move(wake));
+  Impl::InFlight accepted;
+  for (int32_t choice = 0; choice < request->num_choices; ++choice) {
+    accepted.streams.push_back(std::make_shared<EventStream>(wake));
+  }
+  accepted.num_open = accepted.streams.size();
+  std::vector<std::shared_ptr<EventStream>> streams = accepted.streams;
   const std::lock_guard<std::mutex> lock(impl_->mutex);
   if (impl_->draining || impl_->stopping) {
     return Unavailable("the server is draining and takes no new requests");
@@ -162,13 +175,13 @@ StatusOr<std::shared_ptr<EventStream>> EngineLoop::Submit(std::shared_ptr<const 
   if (queued >= impl_->max_queued) {
     return Unavailable("the queue is full: {} requests wait, {} may", queued, impl_->max_queued);
   }
-  const bool is_new = impl_->in_flight.emplace(id, Impl::InFlight{.stream = stream}).second;
+  const bool is_new = impl_->in_flight.emplace(id, std::move(accepted)).second;
   HEADROOM_CHECK(is_new);
   impl_->inbox.push_back(
       SubmitCommand{.request = std::move(request), .arrival_ns = impl_->clock.NowNs()});
   ++impl_->num_submitted;
   impl_->wake.notify_one();
-  return stream;
+  return streams;
 }
 
 void EngineLoop::Cancel(RequestId id) {

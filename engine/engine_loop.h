@@ -1,7 +1,7 @@
 // The engine thread and its inbox; transports read through event streams.
 //
-// Submit and Cancel may be called from any thread and never block on the engine. Each accepted
-// request gets exactly one terminal event on its stream. Idle, the thread sleeps on a condition
+// Submit and Cancel may be called from any thread and never block on the engine. Each choice of an
+// accepted request gets exactly one terminal event on its stream. Idle, the thread sleeps on a condition
 // variable; it never polls. The inbox is bounded: max_queued submissions, one cancellation for each
 // request in flight.
 #pragma once
@@ -28,12 +28,12 @@ class EngineLoop {
 
   void Start();
 
-  // Queues a request; `wake` is its stream's. Errors: InvalidArgument, OutOfRange,
+  // Queues a request; a stream per choice, `wake` is theirs. Errors: InvalidArgument, OutOfRange,
   // ResourceExhausted from Engine::CheckFits (can never run), Unavailable when the queue is full or
   // the loop drains.
-  StatusOr<std::shared_ptr<EventStream>> Submit(std::shared_ptr<const Request> request,
-                                                std::function<void()> wake);
-  // Idempotent; unknown ids are ignored.
+  StatusOr<std::vector<std::shared_ptr<EventStream>>> Submit(
+      std::shared_ptr<const Request> request, std::function<void()> wake);
+  // All choices of the request. Idempotent; unknown ids are ignored.
   void Cancel(RequestId id);
 
   // Refuses new requests from now on; those in flight go on.

@@ -25,7 +25,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;                    // (0, 2], over prompt and generated tokens
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id, -100..100
   uint64_t seed = 0;
-  uint32_t choice = 0;        // Philox stream: index of the choice under n > 1
+  uint32_t choice = 0;        // Philox stream; choice c of a request draws from stream choice + c
   int32_t num_logprobs = -1;  // -1: none; k >= 0: the sampled token's and the k best
 };
 
@@ -47,6 +47,7 @@ struct Request {
   SamplingParams sampling;
   StopCriteria stop;
   KvPolicySpec kv;
+  int32_t num_choices = 1;        // >= 1; they share one prefill and differ in what is sampled
   int64_t deadline_ns = 0;        // on the engine's clock; 0: none
   int64_t queue_deadline_ns = 0;  // must have been admitted by then; 0: none
   bool decode_text = true;        // false: token ids only (a model without a tokenizer)
@@ -76,13 +77,14 @@ struct RequestUsage {
   int64_t completion_tokens = 0;
 };
 
-// What happens to one request, in order: any number of kProgress and kTokens, then exactly one of
-// kFinished, kFailed, kCancelled. Nothing after it.
+// What happens to one choice of a request, in order: any number of kProgress and kTokens, then
+// exactly one of kFinished, kFailed, kCancelled. Nothing after it.
 struct RequestEvent {
   enum class Kind : uint8_t { kProgress, kTokens, kFinished, kFailed, kCancelled };
   Kind kind = Kind::kTokens;
+  int32_t choice = 0;  // [0, Request::num_choices)
 
-  // kProgress: prompt rows read so far, of rows in all phases.
+  // kProgress, told to choice 0: prompt rows read so far, of rows in all phases.
   int64_t rows_done = 0;
   int64_t rows_total = 0;
 
@@ -96,7 +98,8 @@ struct RequestEvent {
   std::optional<int32_t> stop_token;       // or which of stop_token_ids; an EOS sets neither
   std::optional<KvTrace> kv_trace;
 
-  // The terminal kinds; kFinished has a final receipt.
+  // The terminal kinds; kFinished has a final receipt, the same for all choices. The prompt was read
+  // once, whatever number of choices names its tokens.
   RequestUsage usage;
   KvReceipt receipt;
 

@@ -42,17 +42,20 @@ class ChunkFiller {
 
 void Scheduler::PlanAdmission(const SchedulerView& view, StepPlan& plan) const {
   int64_t reserved = 0;
+  int64_t num_running = 0;
   for (const RunningView& running : view.running) {
     reserved += running.reserved_pages;
+    num_running += running.num_choices;
   }
-  auto num_running = static_cast<int64_t>(view.running.size());
   for (const WaitingView& waiting : view.waiting) {
-    if (num_running >= limits_.max_running || waiting.peak_pages > limits_.num_pages - reserved) {
+    const bool too_many =
+        num_running > 0 && num_running + waiting.num_choices > limits_.max_running;
+    if (too_many || waiting.peak_pages > limits_.num_pages - reserved) {
       break;
     }
     plan.admit.push_back(waiting.id);
     reserved += waiting.peak_pages;
-    ++num_running;
+    num_running += waiting.num_choices;
   }
 }
 
@@ -60,12 +63,15 @@ int32_t Scheduler::PlanDecode(const SchedulerView& view, bool has_prefill, StepP
   const int32_t open_to_prompts =
       has_prefill ? std::min(limits_.min_chunk, limits_.max_rows / 2) : 0;
   const int32_t max_decode = limits_.max_rows - open_to_prompts;
+  int32_t num_rows = 0;
   for (const RunningView& running : view.running) {
-    if (running.decoding && static_cast<int32_t>(plan.decode.size()) < max_decode) {
-      plan.decode.push_back({.id = running.id, .num_rows = 1});
+    const int32_t rows = std::min(running.num_choices, max_decode - num_rows);
+    if (running.decoding && rows > 0) {
+      plan.decode.push_back({.id = running.id, .num_rows = rows});
+      num_rows += rows;
     }
   }
-  return static_cast<int32_t>(plan.decode.size());
+  return num_rows;
 }
 
 // Row-layers that prompts may spend in this step.

@@ -16,7 +16,7 @@
 namespace headroom::engine {
 
 struct SchedulerLimits {
-  int32_t max_running = 256;           // sequences that hold pages at once
+  int32_t max_running = 256;           // choices that run at once; one request alone may have more
   int32_t max_queued = 1024;           // waiting requests; more are refused
   int32_t max_rows = 512;              // rows of one step, decode rows included
   int32_t min_chunk = 16;              // a step always offers prefill at least so many rows
@@ -28,6 +28,7 @@ struct SchedulerLimits {
 
 struct WaitingView {
   RequestId id = 0;
+  int32_t num_choices = 1;
   int64_t peak_pages = 0;       // max(prefill peak, steady)
   int64_t phase_rows_left = 0;  // rows of its first phase
   int32_t num_layers_of_phase = 0;
@@ -35,6 +36,7 @@ struct WaitingView {
 
 struct RunningView {
   RequestId id = 0;
+  int32_t num_choices = 1;  // that have not ended; a decode row each
   int64_t reserved_pages = 0;  // peak while prefilling, then steady
   bool decoding = false;
   int32_t phase = 0;                // while prefilling
@@ -51,7 +53,8 @@ struct SchedulerView {
 
 struct PlannedRows {
   RequestId id = 0;
-  int32_t num_rows = 0;  // decode: 1; prefill: the next so many rows of its phase
+  // decode: a row of each of its first so many choices; prefill: the next rows of its phase
+  int32_t num_rows = 0;
 };
 
 struct StepPlan {
@@ -65,7 +68,7 @@ class Scheduler {
   explicit Scheduler(const SchedulerLimits& limits) : limits_(limits) {}
 
   // Whenever a sequence runs or the front of the queue fits, the plan holds at least one row.
-  // Oldest first everywhere; with more decoding sequences than rows the youngest sit out. When
+  // Oldest first everywhere; with more decoding choices than rows the youngest sit out. When
   // sequences decode, prompt chunks shrink so that the step takes about step_time_ns, and about
   // prompt_step_time_ns when none does; a row of a phase of k layers counts k / num_layers. Without
   // row_ns max_rows alone limits them. At least min(min_chunk, max_rows / 2) rows stay open to

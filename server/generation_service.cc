@@ -15,7 +15,7 @@ namespace {
 
 constexpr int32_t kCompletionDefaultTokens = 16;
 constexpr int64_t kNsPerS = 1'000'000'000;
-constexpr size_t kMaxChoices = 128;  // prompts * n of one request
+constexpr int64_t kMaxChoices = 128;  // prompts * n of one request
 
 // Seeds of requests that name none; any thread.
 uint64_t RandomSeed() {
@@ -140,6 +140,7 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
     const GenerationRequest& request, const Prompt& prompt, Submission* submission,
     std::vector<engine::Request>* prepared) const {
   engine::Request base;
+  base.num_choices = static_cast<int32_t>(std::clamp<int64_t>(request.n.value_or(1), 1, kMaxChoices));
   SamplingLimits limits;
   limits.vocab_size = runtime.config().vocab_size;
   if (auto error = ValidateSampling(request, runtime.generation_defaults(), limits, &base.sampling,
@@ -209,27 +210,25 @@ std::variant<Submission, ApiError> GenerationService::Submit(const GenerationReq
   submission.num_logprobs = request.num_logprobs.value_or(-1);
   submission.seed =
       request.seed.has_value() ? static_cast<uint64_t>(*request.seed) : RandomSeed();
-  if (prepared.size() * static_cast<size_t>(submission.num_choices_per_prompt) > kMaxChoices) {
-    return BadRequest("invalid_value",
-                      fmt::format("prompt and n: {} choices, wanted at most {}",
-                                  prepared.size() *
-                                      static_cast<size_t>(submission.num_choices_per_prompt),
-                                  kMaxChoices),
-                      "n");
+  const int64_t num_choices =
+      static_cast<int64_t>(prepared.size()) * submission.num_choices_per_prompt;
+  if (num_choices > kMaxChoices) {
+    return BadRequest(
+        "invalid_value",
+        fmt::format("prompt and n: {} choices, wanted at most {}", num_choices, kMaxChoices), "n");
   }
-  for (const engine::Request& base : prepared) {
-    for (int64_t choice = 0; choice < submission.num_choices_per_prompt; ++choice) {
-      auto made = std::make_shared<engine::Request>(base);
-      made->id = impl.next_id.fetch_add(1, std::memory_order_relaxed);
-      made->sampling.seed = submission.seed;
-      made->sampling.choice = static_cast<uint32_t>(choice);
-      const engine::RequestId id = made->id;
-      auto stream = impl.runtime.loop().Submit(std::move(made), wake);
-      if (!stream.ok()) {
-        Cancel(submission);
-        return FromStatus(stream.status());
-      }
-      submission.choices.push_back({id, std::move(stream).value()});
+  for (engine::Request& base : prepared) {
+    base.id = impl.next_id.fetch_add(1, std::memory_order_relaxed);
+    base.sampling.seed = submission.seed;
+    const engine::RequestId id = base.id;
+    auto streams =
+        impl.runtime.loop().Submit(std::make_shared<engine::Request>(std::move(base)), wake);
+    if (!streams.ok()) {
+      Cancel(submission);
+      return FromStatus(streams.status());
+    }
+    for (auto& stream : *streams) {
+      submission.choices.push_back({id, std::move(stream)});
     }
   }
   return submission;

@@ -23,7 +23,7 @@ namespace headroom::server {
 
 // One submitted choice: prompt p, choice c has index p * n + c.
 struct SubmittedChoice {
-  engine::RequestId id = 0;
+  engine::RequestId id = 0;  // of the prompt's request, the same for its n choices
   std::shared_ptr<engine::EventStream> stream;
 };
 
@@ -43,7 +43,7 @@ class GenerationService {
 
   // `wake` is called on the engine thread whenever a stream of this submission has events; it must
   // not block and may be called after the reader is gone (so it owns what it touches). Either all
-  // choices are submitted or none.
+  // choices are submitted or none. The choices of a prompt are one request and share its prefill.
   std::variant<Submission, ApiError> Submit(const GenerationRequest& request,
                                             std::function<void()> wake);
   void Cancel(const Submission& submission);

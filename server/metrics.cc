@@ -56,7 +56,7 @@ struct ServerMetrics::Impl {
   prometheus::Registry registry;
 
   Gauge& waiting = MakeGauge("headroom_requests_waiting", "Requests in the queue");
-  Gauge& running = MakeGauge("headroom_requests_running", "Sequences that hold KV pages");
+  Gauge& running = MakeGauge("headroom_requests_running", "Choices that hold KV pages");
   Gauge& pages_total = MakeGauge("headroom_kv_cache_pages", "Pages of the KV pool");
   Gauge& pages_used = MakeGauge("headroom_kv_cache_pages_used", "Pages in use");
   Gauge& pages_reserved = MakeGauge("headroom_kv_cache_pages_reserved", "Pages promised");
@@ -115,7 +115,8 @@ void ServerMetrics::Impl::ObserveTerminal(const engine::RequestEvent& event) {
   }
   const bool stopped = event.finish_reason == engine::FinishReason::kStop;
   Finished(stopped ? "stop" : "length").Increment();
-  if (event.receipt.entries_full > 0) {
+  // Choices share one prefill and one receipt.
+  if (event.choice == 0 && event.receipt.entries_full > 0) {
     retention.Observe(static_cast<double>(event.receipt.entries) /
                       static_cast<double>(event.receipt.entries_full));
     bytes_saved.Increment(static_cast<double>(event.receipt.bytes_full - event.receipt.bytes));
@@ -165,7 +166,7 @@ void RaiseTo(Counter* counter, int64_t value) {
 void ServerMetrics::Impl::Refresh() {
   const engine::EngineStats stats = runtime.loop().stats();
   waiting.Set(static_cast<double>(stats.waiting));
-  running.Set(static_cast<double>(stats.running));
+  running.Set(static_cast<double>(stats.running_choices));
   pages_total.Set(static_cast<double>(stats.pages_total));
   pages_used.Set(static_cast<double>(stats.pages_used));
   pages_reserved.Set(static_cast<double>(stats.pages_reserved));

@@ -37,6 +37,7 @@ struct KvCache::Impl {
     return *sequences[static_cast<size_t>(handle)];
   }
 
+  int32_t Add(std::unique_ptr<KvSequence> sequence);  // its handle
   void RunMoves() { moves.Run(backend, arena, pool); }
   void FinishReceipt(KvSequence& sequence);
 
@@ -104,13 +105,21 @@ int32_t KvCache::Open(const KvPolicySpec& spec, const PromptInfo& prompt) {
   sequence->receipt.tsp_ppm = sequence->plan.tsp_ppm;
   sequence->receipt.reasons = sequence->plan.reasons;
   sequence->receipt.prompt_tokens = prompt.num_tokens;
-  if (impl_->free_handles.empty()) {
-    impl_->sequences.push_back(std::move(sequence));
-    return static_cast<int32_t>(impl_->sequences.size()) - 1;
+  return impl_->Add(std::move(sequence));
+}
+
+int32_t KvCache::Fork(int32_t sequence) {
+  return impl_->Add(ForkSequence(impl_->at(sequence), impl_->pool));
+}
+
+int32_t KvCache::Impl::Add(std::unique_ptr<KvSequence> sequence) {
+  if (free_handles.empty()) {
+    sequences.push_back(std::move(sequence));
+    return static_cast<int32_t>(sequences.size()) - 1;
   }
-  const int32_t handle = impl_->free_handles.back();
-  impl_->free_handles.pop_back();
-  impl_->sequences[static_cast<size_t>(handle)] = std::move(sequence);
+  const int32_t handle = free_handles.back();
+  free_handles.pop_back();
+  sequences[static_cast<size_t>(handle)] = std::move(sequence);
   return handle;
 }
 
@@ -177,7 +186,34 @@ void KvCache::PrepareDecode(int32_t sequence) {
   }
 }
 
+KvFootprint KvCache::SteadyFootprint(int32_t sequence, int64_t new_slots) const {
+  const KvSequence& of = impl_->at(sequence);
+  HEADROOM_CHECK(of.decoding() && of.decoded_slots == 0);
+  KvFootprint footprint;
+  for (size_t i = 0; i < of.heads.size(); ++i) {
+    const int32_t kept = of.heads[i].length();
+    footprint.steady_pages += DecodePages(of.decode_plans[i], kept, new_slots);
+    footprint.shared_pages += SharedPages(of.decode_plans[i], kept, new_slots);
+  }
+  return footprint;
+}
+
 int64_t KvCache::pages_held(int32_t sequence) const { return impl_->at(sequence).pages_held(); }
+
+int64_t KvCache::pages_held(std::span<const int32_t> sequences) const {
+  std::vector<int32_t> pages;
+  for (const int32_t sequence : sequences) {
+    for (const KvHead& head : impl_->at(sequence).heads) {
+      pages.insert(pages.end(), head.pages().begin(), head.pages().end());
+    }
+  }
+  if (sequences.size() > 1) {
+    std::sort(pages.begin(), pages.end());
+    pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
+  }
+  return static_cast<int64_t>(pages.size());
+}
+
 const PagePool& KvCache::pool() const { return impl_->pool; }
 const KvModelShape& KvCache::shape() const { return impl_->shape; }
 

@@ -63,6 +63,14 @@ class KvCache final : public models::KvStore {
   void FinishPhase(int32_t sequence, int32_t phase);
   const KvReceipt& receipt(int32_t sequence) const;
 
+  // A second sequence that goes on from where this one, which decodes, stands. They share all pages;
+  // whoever writes to a shared page copies it first.
+  int32_t Fork(int32_t sequence);
+
+  // What the sequence, whose prefill has ended, holds with `new_slots` decode slots in every head:
+  // steady_pages of it alone, and how many of them its forks share.
+  KvFootprint SteadyFootprint(int32_t sequence, int64_t new_slots) const;
+
   // Before a decode step: applies the policy's decode eviction, so that one more slot per head
   // fits the reservation.
   void PrepareDecode(int32_t sequence);
@@ -70,6 +78,8 @@ class KvCache final : public models::KvStore {
   // What the policies are given; constant.
   const KvModelShape& shape() const;
   int64_t pages_held(int32_t sequence) const;
+  // Pages of these sequences; a page that several of them share counts once.
+  int64_t pages_held(std::span<const int32_t> sequences) const;
   const PagePool& pool() const;
   int32_t num_sequences() const;
   HeadSnapshot Snapshot(int32_t sequence, int32_t layer, int32_t kv_head) const;

@@ -92,6 +92,13 @@ void KvHead::EvictOldestPage(PagePool& pool, int32_t sink_slots, std::vector<KvM
   positions_.erase(oldest, oldest + kPageSize);
 }
 
+KvHead KvHead::Share(PagePool& pool) const {
+  for (const int32_t page : pages_) {
+    pool.AddReference(page);
+  }
+  return *this;
+}
+
 void KvHead::Clear(PagePool& pool) {
   for (const int32_t page : pages_) {
     pool.Release(page);

@@ -41,6 +41,9 @@ class KvHead {
   void EvictOldestPage(PagePool& pool, int32_t sink_slots, std::vector<kernels::KvMove>& moves,
                        std::vector<int32_t>& released);
 
+  // The same slots in the same pages, each with one more reference.
+  KvHead Share(PagePool& pool) const;
+
   // Returns every page.
   void Clear(PagePool& pool);
 

@@ -71,6 +71,30 @@ int32_t KvSequence::WindowRowsOfPhase() const {
   return std::min(plan.window_rows, plan.phase_rows[static_cast<size_t>(phase)]);
 }
 
+std::unique_ptr<KvSequence> ForkSequence(const KvSequence& source, PagePool& pool) {
+  HEADROOM_CHECK(source.decoding());
+  auto fork = std::make_unique<KvSequence>();
+  fork->prompt = source.prompt;
+  fork->num_kv_heads = source.num_kv_heads;
+  fork->pool = source.pool;
+  fork->pool_width = source.pool_width;
+  fork->plan = source.plan;
+  fork->decode_plans = source.decode_plans;
+  fork->heads.reserve(source.heads.size());
+  for (const KvHead& head : source.heads) {
+    fork->heads.push_back(head.Share(pool));
+  }
+  fork->views.resize(source.views.size());
+  fork->decoded_slots = source.decoded_slots;
+  fork->phase = source.phase;
+  fork->rows = source.rows;
+  // What only a prefill needs stays behind: windows and stash are empty by now.
+  fork->windows.resize(source.windows.size());
+  fork->layer_done = source.layer_done;
+  fork->receipt = source.receipt;
+  return fork;
+}
+
 Status CheckSequence(const KvSequence& sequence, const KvModelShape& shape) {
   for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
     for (int32_t head = 0; head < shape.num_kv_heads; ++head) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/kv/budget.h"
@@ -72,6 +73,9 @@ struct KvSequence {
   // Rows of queries that scoring reads in the current phase.
   int32_t WindowRowsOfPhase() const;
 };
+
+// A sequence that goes on from where `source`, which decodes, stands; it shares every page.
+std::unique_ptr<KvSequence> ForkSequence(const KvSequence& source, PagePool& pool);
 
 // The first broken invariant of a sequence that is between two forward passes, as Internal.
 Status CheckSequence(const KvSequence& sequence, const KvModelShape& shape);

@@ -166,13 +166,22 @@ int64_t PrefillPeakPages(const PrefillPlan& plan, const KvModelShape& shape) {
   return replay.peak();
 }
 
+int64_t DecodePages(const DecodePlan& plan, int64_t kept, int64_t new_slots) {
+  return PagesOf(LongestDecode(plan, kept, new_slots));
+}
+
+int64_t SharedPages(const DecodePlan& plan, int64_t kept, int64_t new_slots) {
+  const bool evicts = plan.evicts && LongestDecode(plan, kept, new_slots) < kept + new_slots;
+  return evicts ? 0 : kept / kernels::kPageSize;
+}
+
 int64_t DecodePages(const PrefillPlan& plan, const KvModelShape& shape,
                     std::span<const DecodePlan> decode, int64_t new_slots) {
   int64_t pages = 0;
   size_t index = 0;
   for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
     for (int32_t head = 0; head < shape.num_kv_heads; ++head, ++index) {
-      pages += PagesOf(LongestDecode(decode[index], KeptSlots(plan, layer, head), new_slots));
+      pages += DecodePages(decode[index], KeptSlots(plan, layer, head), new_slots);
     }
   }
   return pages;
@@ -198,6 +207,13 @@ KvFootprint ReplayFootprint(const KvPolicy& policy, const KvPolicySpec& spec,
   footprint.prefill_peak_pages =
       std::max(PrefillPeakPages(plan, shape), DecodePages(plan, shape, decode, 1));
   footprint.steady_pages = DecodePages(plan, shape, decode, max_new_tokens);
+  size_t index = 0;
+  for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
+    for (int32_t head = 0; head < shape.num_kv_heads; ++head, ++index) {
+      footprint.shared_pages +=
+          SharedPages(decode[index], KeptSlots(plan, layer, head), max_new_tokens);
+    }
+  }
   return footprint;
 }
 

@@ -37,6 +37,11 @@ int32_t KeptSlots(const PrefillPlan& plan, int32_t layer, int32_t kv_head);
 int64_t PrefillPeakPages(const PrefillPlan& plan, const KvModelShape& shape);
 int64_t DecodePages(const PrefillPlan& plan, const KvModelShape& shape,
                     std::span<const DecodePlan> decode, int64_t new_slots);
+// Pages of a head of `kept` slots that decode never writes while `new_slots` are added: its full
+// pages, unless it evicts by then.
+int64_t SharedPages(const DecodePlan& plan, int64_t kept, int64_t new_slots);
+// The most pages such a head ever has.
+int64_t DecodePages(const DecodePlan& plan, int64_t kept, int64_t new_slots);
 std::vector<DecodePlan> MakeDecodePlans(const KvPolicy& policy, const KvPolicySpec& spec,
                                         const KvModelShape& shape, const PromptInfo& prompt);
 

@@ -101,6 +101,7 @@ Request DrawContent(int32_t shape_index, int32_t content) {
     request.sampling.presence_penalty = draws.Percent(50) ? 1.0f : 0.0f;
     request.sampling.top_k = draws.Between(0, 8);
   }
+  request.num_choices = draws.Percent(50) ? 1 : draws.Between(1, 3);
   if (draws.Percent(30)) {
     request.stop.eos_token_ids = {draws.Between(0, 31), draws.Between(0, 31)};
   }
@@ -109,10 +110,11 @@ Request DrawContent(int32_t shape_index, int32_t content) {
 
 struct Solo {
   Request request;
-  Outcome outcome;
+  std::vector<Outcome> choices;
 };
 
-// What every request of the population gets alone, in a roomy pool and in one chunk.
+// What every request of the population gets alone, in a roomy pool and in one chunk; each choice
+// from a prefill of its own.
 const Solo& SoloOf(int32_t shape_index, int32_t content) {
   static std::map<std::pair<int32_t, int32_t>, Solo> cache;
   const auto [found, is_new] = cache.try_emplace({shape_index, content});
@@ -122,11 +124,16 @@ const Solo& SoloOf(int32_t shape_index, int32_t content) {
     options.tsp_layer = TspLayerOf(shape_index);
     EngineFixture fixture(options);
     found->second.request = DrawContent(shape_index, content);
-    found->second.request.id = 1;
-    found->second.outcome = fixture.Run(found->second.request);
-    EXPECT_EQ(found->second.outcome.last.kind, Kind::kFinished)
-        << "shape " << shape_index << " content " << content << ": "
-        << StatusMessage(found->second.outcome.last.status);
+    for (int32_t choice = 0; choice < found->second.request.num_choices; ++choice) {
+      Request request = found->second.request;
+      request.id = static_cast<RequestId>(choice) + 1;
+      request.num_choices = 1;
+      request.sampling.choice = static_cast<uint32_t>(choice);
+      found->second.choices.push_back(fixture.Run(request));
+      const RequestEvent& last = found->second.choices.back().last;
+      EXPECT_EQ(last.kind, Kind::kFinished) << "shape " << shape_index << " content " << content
+                                            << ": " << StatusMessage(last.status);
+    }
   }
   return found->second;
 }
@@ -136,6 +143,8 @@ struct Coverage {
   int64_t steps = 0;
   int64_t submitted = 0;
   int64_t finished = 0;
+  int64_t choices_finished = 0;  // of requests with several
+  int64_t cancelled_choices = 0;  // whose siblings went on
   int64_t cancelled_waiting = 0;
   int64_t cancelled_after_prompt_began = 0;
   int64_t cancelled_while_decoding = 0;
@@ -207,8 +216,10 @@ class Schedule {
       // Unknown, finished and repeated ids too.
       const auto id =
           static_cast<RequestId>(draws_.Between(0, static_cast<int32_t>(contents_.size()) + 1));
-      commands.push_back(CancelCommand{id});
-      cancels_.insert(id);
+      // One choice, perhaps one that does not exist, or all of them.
+      const int32_t choice = draws_.Percent(50) ? draws_.Between(0, 3) : -1;
+      commands.push_back(CancelCommand{.id = id, .choice = choice});
+      cancels_.insert({id, choice});
     }
     if (draws_.Percent(1)) {
       commands.push_back(FailAllCommand{Internal("simulated")});
@@ -237,7 +248,8 @@ class Schedule {
     int64_t steps = 10;
     for (const int32_t content : contents_) {
       const Request& request = SoloOf(shape_index_, content).request;
-      steps += 2 * static_cast<int64_t>(request.prompt_ids.size()) + request.stop.max_new_tokens;
+      steps += 2 * static_cast<int64_t>(request.prompt_ids.size()) +
+               int64_t{request.stop.max_new_tokens} * request.num_choices;
     }
     return steps;
   }
@@ -250,26 +262,50 @@ class Schedule {
     EXPECT_EQ(static_cast<int64_t>(contents_.size()), NumEnded() + stats.waiting + stats.running);
   }
 
+  int32_t NumChoices(RequestId id) const {
+    return SoloOf(shape_index_, contents_[id - 1]).request.num_choices;
+  }
+
   int64_t NumEnded() {
     int64_t count = 0;
-    for (const auto& [id, outcome] : fixture_.outcomes()) {
-      count += outcome.num_terminal;
+    for (RequestId id = 1; id <= contents_.size(); ++id) {
+      bool ended = true;
+      for (int32_t choice = 0; choice < NumChoices(id); ++choice) {
+        ended &= fixture_.outcome(id, choice).num_terminal > 0;
+      }
+      count += ended ? 1 : 0;
     }
     return count;
   }
 
   void CheckOutcomes() {
-    ASSERT_EQ(fixture_.outcomes().size(), contents_.size());
-    for (const auto& [id, outcome] : fixture_.outcomes()) {
+    for (RequestId id = 1; id <= contents_.size(); ++id) {
       SCOPED_TRACE(::testing::Message() << "request " << id << " content " << contents_[id - 1]);
+      CheckRequest(id);
+    }
+  }
+
+  void CheckRequest(RequestId id) {
+    const Solo& solo = SoloOf(shape_index_, contents_[id - 1]);
+    const Outcome& first = fixture_.outcome(id, 0);
+    for (int32_t choice = 0; choice < NumChoices(id); ++choice) {
+      SCOPED_TRACE(choice);
+      const Outcome& outcome = fixture_.outcome(id, choice);
       EXPECT_EQ(outcome.num_terminal, 1);
       EXPECT_FALSE(outcome.event_after_terminal);
-      CheckAgainstSolo(outcome, SoloOf(shape_index_, contents_[id - 1]).outcome);
-      Count(outcome);
+      CheckAgainstSolo(outcome, solo.choices[static_cast<size_t>(choice)]);
       if (outcome.last.kind == Kind::kCancelled) {
-        EXPECT_TRUE(cancels_.contains(id));
+        EXPECT_TRUE(cancels_.contains({id, -1}) || cancels_.contains({id, choice}));
+        coverage_.cancelled_choices += first.last.kind == Kind::kFinished ? 1 : 0;
+      }
+      if (outcome.last.kind == Kind::kFinished) {
+        coverage_.choices_finished += choice > 0 ? 1 : 0;
+        if (first.last.kind == Kind::kFinished) {
+          EXPECT_EQ(outcome.last.receipt.compress_ms, first.last.receipt.compress_ms);
+        }
       }
     }
+    Count(first);
   }
 
   static void CheckAgainstSolo(const Outcome& outcome, const Outcome& solo) {
@@ -316,7 +352,7 @@ class Schedule {
   const int32_t shape_index_;
   EngineFixture fixture_;
   std::vector<int32_t> contents_;  // of request id i + 1
-  std::set<RequestId> cancels_;
+  std::set<std::pair<RequestId, int32_t>> cancels_;
 };
 
 int64_t FromEnvironment(const char* name, int64_t otherwise) {
@@ -342,7 +378,8 @@ TEST(SimulationTest, EveryScheduleKeepsTheInvariantsAndEveryRequestItsOwnTokens)
   std::printf(
       "%lld schedules, %lld steps, %lld requests: %lld finished, cancelled %lld waiting, %lld "
       "begun, %lld of them decoding; %lld deadlines, %lld queue deadlines, %lld queue full, %lld "
-      "never fit, %lld times all failed; somebody waited in %lld steps\n",
+      "never fit, %lld times all failed; somebody waited in %lld steps; %lld further choices "
+      "finished, %lld cancelled alone\n",
       static_cast<long long>(count), static_cast<long long>(coverage.steps),
       static_cast<long long>(coverage.submitted), static_cast<long long>(coverage.finished),
       static_cast<long long>(coverage.cancelled_waiting),
@@ -350,13 +387,16 @@ TEST(SimulationTest, EveryScheduleKeepsTheInvariantsAndEveryRequestItsOwnTokens)
       static_cast<long long>(coverage.cancelled_while_decoding),
       static_cast<long long>(coverage.deadlines), static_cast<long long>(coverage.queue_deadlines),
       static_cast<long long>(coverage.queue_full), static_cast<long long>(coverage.never_fit),
-      static_cast<long long>(coverage.failed_all), static_cast<long long>(coverage.waited));
+      static_cast<long long>(coverage.failed_all), static_cast<long long>(coverage.waited),
+      static_cast<long long>(coverage.choices_finished),
+      static_cast<long long>(coverage.cancelled_choices));
   if (count >= 1000) {
     // A simulation that meets none of these proves nothing of them.
     for (const int64_t met :
          {coverage.finished, coverage.cancelled_waiting, coverage.cancelled_after_prompt_began,
           coverage.cancelled_while_decoding, coverage.deadlines, coverage.queue_deadlines,
-          coverage.queue_full, coverage.never_fit, coverage.failed_all, coverage.waited}) {
+          coverage.queue_full, coverage.never_fit, coverage.failed_all, coverage.waited,
+          coverage.choices_finished, coverage.cancelled_choices}) {
       EXPECT_GE(met, 10);
     }
   }

@@ -41,7 +41,7 @@ EngineFixture::EngineFixture(const EngineFixtureOptions& options,
 std::vector<EngineEvent> EngineFixture::Step(std::vector<Command> commands) {
   std::vector<EngineEvent> events = engine_->Step(clock_.NowNs(), std::move(commands));
   for (const EngineEvent& event : events) {
-    AddToOutcome(event.event, outcomes_[event.id]);
+    AddToOutcome(event.event, outcome(event.id, event.event.choice));
   }
   return events;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -27,7 +28,7 @@ struct EngineFixtureOptions {
   int32_t max_context_tokens = 0;
 };
 
-// Everything that one request was told.
+// Everything that one choice of a request was told.
 struct Outcome {
   std::vector<int32_t> tokens;
   std::string text;
@@ -51,7 +52,11 @@ class EngineFixture {
   // Submits and runs to the end.
   const Outcome& Run(const engine::Request& request);
 
+  // Of first choices, and of any choice.
   std::map<engine::RequestId, Outcome>& outcomes() { return outcomes_; }
+  Outcome& outcome(engine::RequestId id, int32_t choice) {
+    return choice == 0 ? outcomes_[id] : further_outcomes_[{id, choice}];
+  }
   engine::Engine& engine() { return *engine_; }
   engine::KvCache& cache() { return *cache_; }
   FakeModel& model() { return *model_; }
@@ -65,6 +70,7 @@ class EngineFixture {
   std::unique_ptr<FakeModel> model_;
   std::unique_ptr<engine::Engine> engine_;
   std::map<engine::RequestId, Outcome> outcomes_;
+  std::map<std::pair<engine::RequestId, int32_t>, Outcome> further_outcomes_;
 };
 
 // Adds one event to what its request was told.

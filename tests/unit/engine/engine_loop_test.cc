@@ -24,6 +24,14 @@ std::shared_ptr<const Request> Share(const Request& request) {
   return std::make_shared<const Request>(request);
 }
 
+// The stream of a request with one choice.
+StatusOr<std::shared_ptr<EventStream>> SubmitOne(EngineLoop& loop,
+                                                 std::shared_ptr<const Request> request,
+                                                 std::function<void()> wake) {
+  HEADROOM_ASSIGN_OR_RETURN(auto streams, loop.Submit(std::move(request), std::move(wake)));
+  return streams.front();
+}
+
 Outcome ReadAll(EventStream& stream) {
   Outcome outcome;
   while (outcome.num_terminal == 0) {
@@ -76,11 +84,29 @@ TEST(EventStreamTest, WakesOnlyWhenItWasEmpty) {
   EXPECT_EQ(wakes, 2);
 }
 
+TEST(EngineLoopTest, EveryChoiceHasItsOwnStream) {
+  Loop test;
+  Request request = MakeRequest(1, 30, 10);
+  request.num_choices = 3;
+  request.sampling.temperature = 1.0f;
+  const auto streams = test.loop.Submit(Share(request), {});
+  ASSERT_TRUE(streams.ok());
+  ASSERT_EQ(streams->size(), 3u);
+  test.loop.Start();
+  for (int32_t choice = 0; choice < 3; ++choice) {
+    const Outcome outcome = ReadAll(*(*streams)[static_cast<size_t>(choice)]);
+    EXPECT_EQ(outcome.last.kind, Kind::kFinished);
+    EXPECT_EQ(outcome.last.choice, choice);
+    EXPECT_EQ(outcome.tokens.size(), 10u);
+  }
+  EXPECT_TRUE(test.loop.idle());
+}
+
 TEST(EngineLoopTest, ARequestGetsItsTokensAndOneTerminalEvent) {
   Loop test;
   test.loop.Start();
   const Request request = MakeRequest(1, 30, 10);
-  const auto stream = test.loop.Submit(Share(request), {});
+  const auto stream = SubmitOne(test.loop, Share(request), {});
   ASSERT_TRUE(stream.ok());
   const Outcome outcome = ReadAll(**stream);
   EXPECT_EQ(outcome.last.kind, Kind::kFinished);
@@ -95,30 +121,30 @@ TEST(EngineLoopTest, RequestsThatCannotRunAreRefusedAtOnce) {
   options.num_pages = 30;
   options.max_context_tokens = 500;
   Loop test(100, options);
-  EXPECT_EQ(test.loop.Submit(Share(MakeRequest(1, 499, 2)), {}).status().code(),
+  EXPECT_EQ(SubmitOne(test.loop, Share(MakeRequest(1, 499, 2)), {}).status().code(),
             StatusCode::kOutOfRange);
-  EXPECT_EQ(test.loop.Submit(Share(MakeRequest(1, 400, 2)), {}).status().code(),
+  EXPECT_EQ(SubmitOne(test.loop, Share(MakeRequest(1, 400, 2)), {}).status().code(),
             StatusCode::kResourceExhausted);
-  EXPECT_EQ(test.loop.Submit(Share(MakeRequest(1, 0, 2)), {}).status().code(),
+  EXPECT_EQ(SubmitOne(test.loop, Share(MakeRequest(1, 0, 2)), {}).status().code(),
             StatusCode::kInvalidArgument);
   EXPECT_TRUE(test.loop.idle());
 }
 
 TEST(EngineLoopTest, AFullQueueAndADrainingLoopAreUnavailable) {
   Loop test(/*max_queued=*/2);
-  ASSERT_TRUE(test.loop.Submit(Share(MakeRequest(1, 5, 5)), {}).ok());
-  ASSERT_TRUE(test.loop.Submit(Share(MakeRequest(2, 5, 5)), {}).ok());
-  EXPECT_EQ(test.loop.Submit(Share(MakeRequest(3, 5, 5)), {}).status().code(),
+  ASSERT_TRUE(SubmitOne(test.loop, Share(MakeRequest(1, 5, 5)), {}).ok());
+  ASSERT_TRUE(SubmitOne(test.loop, Share(MakeRequest(2, 5, 5)), {}).ok());
+  EXPECT_EQ(SubmitOne(test.loop, Share(MakeRequest(3, 5, 5)), {}).status().code(),
             StatusCode::kUnavailable);
   test.loop.BeginDrain();
   EXPECT_TRUE(test.loop.draining());
-  EXPECT_EQ(test.loop.Submit(Share(MakeRequest(4, 5, 5)), {}).status().code(),
+  EXPECT_EQ(SubmitOne(test.loop, Share(MakeRequest(4, 5, 5)), {}).status().code(),
             StatusCode::kUnavailable);
 }
 
 TEST(EngineLoopTest, WhatIsInFlightFinishesWhileDraining) {
   Loop test;
-  const auto stream = test.loop.Submit(Share(MakeRequest(1, 30, 10)), {});
+  const auto stream = SubmitOne(test.loop, Share(MakeRequest(1, 30, 10)), {});
   test.loop.BeginDrain();
   test.loop.Start();
   EXPECT_EQ(ReadAll(**stream).last.kind, Kind::kFinished);
@@ -126,7 +152,7 @@ TEST(EngineLoopTest, WhatIsInFlightFinishesWhileDraining) {
 
 TEST(EngineLoopTest, CancelEndsAStream) {
   Loop test;
-  const auto stream = test.loop.Submit(Share(MakeRequest(1, 30, 2000)), {});
+  const auto stream = SubmitOne(test.loop, Share(MakeRequest(1, 30, 2000)), {});
   ASSERT_TRUE(stream.ok());
   test.loop.Start();
   EXPECT_EQ((*stream)->Wait().kind, Kind::kProgress);
@@ -139,9 +165,9 @@ TEST(EngineLoopTest, CancelEndsAStream) {
 
 TEST(EngineLoopTest, StopFailsEverythingAndRefusesMore) {
   Loop test;
-  const auto first = test.loop.Submit(Share(MakeRequest(1, 30, 2000)), {});
+  const auto first = SubmitOne(test.loop, Share(MakeRequest(1, 30, 2000)), {});
   test.loop.Start();
-  const auto second = test.loop.Submit(Share(MakeRequest(2, 30, 2000)), {});
+  const auto second = SubmitOne(test.loop, Share(MakeRequest(2, 30, 2000)), {});
   test.loop.Stop(Unavailable("going away"));
   for (const auto& stream : {*first, *second}) {
     const Outcome outcome = ReadAll(*stream);
@@ -149,7 +175,7 @@ TEST(EngineLoopTest, StopFailsEverythingAndRefusesMore) {
     EXPECT_EQ(StatusMessage(outcome.last.status), "going away");
   }
   EXPECT_TRUE(test.loop.idle());
-  EXPECT_FALSE(test.loop.Submit(Share(MakeRequest(3, 30, 2000)), {}).ok());
+  EXPECT_FALSE(SubmitOne(test.loop, Share(MakeRequest(3, 30, 2000)), {}).ok());
   EXPECT_EQ(test.fixture.engine().stats().pages_used, 0);
   test.loop.Stop(Unavailable("twice"));
 }
@@ -158,7 +184,7 @@ TEST(EngineLoopTest, ALoopThatNeverStartedStillEndsItsStreams) {
   std::shared_ptr<EventStream> stream;
   {
     Loop test;
-    stream = *test.loop.Submit(Share(MakeRequest(1, 30, 10)), {});
+    stream = *SubmitOne(test.loop, Share(MakeRequest(1, 30, 10)), {});
   }
   EXPECT_EQ(ReadAll(*stream).last.kind, Kind::kFailed);
 }
@@ -174,7 +200,7 @@ TEST(EngineLoopTest, TheObserverSeesEveryTerminalEventBeforeItsReader) {
   });
   test.loop.Start();
   for (RequestId id = 1; id <= 5; ++id) {
-    const auto stream = test.loop.Submit(Share(MakeRequest(id, 10, 3)), {});
+    const auto stream = SubmitOne(test.loop, Share(MakeRequest(id, 10, 3)), {});
     ReadAll(**stream);
     EXPECT_EQ(terminal.load(), static_cast<int>(id));
   }
@@ -187,7 +213,7 @@ TEST(EngineLoopTest, TheHeartbeatFollowsTheClock) {
   test.fixture.clock().Advance(1'000'000);
   const int64_t now_ns = test.fixture.clock().NowNs();
   test.loop.Start();
-  const auto stream = test.loop.Submit(Share(MakeRequest(1, 10, 3)), {});
+  const auto stream = SubmitOne(test.loop, Share(MakeRequest(1, 10, 3)), {});
   ReadAll(**stream);
   EXPECT_EQ(test.loop.heartbeat_ns(), now_ns);
 }
@@ -198,7 +224,7 @@ TEST(EngineLoopTest, ADeadlineEndsARequestThatRuns) {
   Request request = MakeRequest(1, 10, 2000);
   request.deadline_ns = test.fixture.clock().NowNs() + 100'000;
   test.loop.Start();
-  const auto stream = test.loop.Submit(Share(request), {});
+  const auto stream = SubmitOne(test.loop, Share(request), {});
   EXPECT_EQ(ReadAll(**stream).last.status.code(), StatusCode::kDeadlineExceeded);
 }
 
@@ -249,7 +275,7 @@ TEST(EngineLoopTest, ManyThreadsSubmitAndCancelAndEverySurvivorGetsItsOwnTokens)
         const auto id = static_cast<RequestId>(thread * 1000 + i + 1);
         const Request request = MakeRequest(id, 10 + i, 8, id);
         const auto bell = std::make_shared<Bell>();
-        const auto stream = test.loop.Submit(Share(request), [bell] { bell->Ring(); });
+        const auto stream = SubmitOne(test.loop, Share(request), [bell] { bell->Ring(); });
         ASSERT_TRUE(stream.ok());
         const bool cancels = i % 3 == 2;
         if (cancels) {

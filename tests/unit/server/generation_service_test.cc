@@ -152,9 +152,10 @@ TEST_F(GenerationServiceTest, AStrictBudgetBelowItsFloorIsRefused) {
 }
 
 TEST_F(GenerationServiceTest, AFullQueueIsOverloadAndNothingOfTheRequestStays) {
-  Submission waiting = Submitted(Chat(R"("n": 3)"));
-  EXPECT_EQ(waiting.choices.size(), 3u);
-  auto result = service_->Submit(Chat(R"("n": 3)"), nullptr);
+  const std::string fields = R"("prompt": ["a", "b", "c"], "n": 2)";
+  Submission waiting = Submitted(Text(fields));
+  EXPECT_EQ(waiting.choices.size(), 6u);
+  auto result = service_->Submit(Text(fields), nullptr);
   const auto* error = std::get_if<ApiError>(&result);
   ASSERT_NE(error, nullptr);
   EXPECT_EQ(error->http_status, 503);
@@ -165,6 +166,7 @@ TEST_F(GenerationServiceTest, AFullQueueIsOverloadAndNothingOfTheRequestStays) {
   runtime_->loop().Start();
   std::string text;
   EXPECT_EQ(Finish(*waiting.choices[2].stream, &text).kind, engine::RequestEvent::Kind::kCancelled);
+  EXPECT_EQ(Finish(*waiting.choices[5].stream, &text).kind, engine::RequestEvent::Kind::kCancelled);
 }
 
 TEST_F(GenerationServiceTest, ChoicesOfOnePromptHaveTheirOwnIndexAndOneSeed) {
