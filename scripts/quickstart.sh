@@ -56,6 +56,7 @@ if [ -z "$port" ]; then
   fi
 fi
 url="http://127.0.0.1:$port"
+ask port-is-free "$port" || die "port $port is in use; name another with --port"
 
 server_pid=""
 stop_server() {
@@ -86,4 +87,4 @@ if $check; then
   exit 0
 fi
 ask print "$kind" "$url"
-wait "$server_pid" || true
+wait "$server_pid"

@@ -2,6 +2,7 @@
 """The requests of scripts/quickstart.sh: printed for the user, or sent and checked.
 
 usage: quickstart_request.py free-port
+       quickstart_request.py port-is-free PORT
        quickstart_request.py {check,print} {chat,needle} URL
 
 chat asks SmolLM2 for the capital of France; needle sends a prompt of token ids in which an answer
@@ -131,6 +132,16 @@ def free_port():
         print(probe.getsockname()[1])
 
 
+def check_port(port):
+    """Exit status 1 when somebody listens there already."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", int(port)))
+        except OSError:
+            sys.exit(1)
+
+
 def main():
     commands = {
         ("check", "chat"): check_chat,
@@ -140,6 +151,8 @@ def main():
     }
     if sys.argv[1:] == ["free-port"]:
         free_port()
+    elif len(sys.argv) == 3 and sys.argv[1] == "port-is-free" and sys.argv[2].isdigit():
+        check_port(sys.argv[2])
     elif len(sys.argv) == 4 and tuple(sys.argv[1:3]) in commands:
         commands[tuple(sys.argv[1:3])](sys.argv[3].rstrip("/"))
     else:

@@ -293,17 +293,20 @@ class Resolver {
       }
       resolved_.reasons.push_back("budget_conflict");
     }
-    const bool is_short = engine::RetentionIsShort(spec(), prompt_tokens_) ||
-                          engine::TspIsShort(spec(), prompt_tokens_);
-    if (is_short && spec().strict) {
-      return BadRequest(
-          "budget_not_exact",
-          fmt::format("the prompt has {} tokens: shorter than kv_min_prompt {} or tsp_min_prompt "
-                      "{}, it would be left whole",
-                      prompt_tokens_, spec().min_prompt, spec().tsp_min_prompt),
-          "kv_strict");
+    if (spec().strict && engine::RetentionIsShort(spec(), prompt_tokens_)) {
+      return TooShort("kv_min_prompt", spec().min_prompt, "all of it would be kept");
+    }
+    if (spec().strict && engine::TspIsShort(spec(), prompt_tokens_)) {
+      return TooShort("tsp_min_prompt", spec().tsp_min_prompt, "all rows would run");
     }
     return std::nullopt;
+  }
+
+  ApiError TooShort(const char* field, int32_t least, const char* effect) const {
+    return BadRequest("budget_not_exact",
+                      fmt::format("kv_strict: the prompt has {} tokens, {} is {}: {}",
+                                  prompt_tokens_, field, least, effect),
+                      "kv_strict");
   }
 
   const BudgetFields& body_;

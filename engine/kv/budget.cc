@@ -46,4 +46,25 @@ int32_t SinkRows(const KvPolicySpec& spec, const PromptInfo& prompt) {
   return std::min(spec.sink_tokens, prompt.num_tokens);
 }
 
+namespace {
+
+int64_t AppliedPpm(bool applies, int64_t count, int64_t ppm, int64_t num_tokens) {
+  if (!applies) {
+    return kPpm;
+  }
+  return count < ScalePpm(ppm, num_tokens) ? count * kPpm / num_tokens : ppm;
+}
+
+}  // namespace
+
+int64_t AppliedRetentionPpm(const KvPolicySpec& spec, int64_t num_tokens) {
+  return AppliedPpm(RetentionApplies(spec, num_tokens), RetentionEntries(spec, num_tokens),
+                    spec.retention_ppm, num_tokens);
+}
+
+int64_t AppliedTspPpm(const KvPolicySpec& spec, int64_t num_tokens) {
+  return AppliedPpm(TspApplies(spec, num_tokens), TspRows(spec, num_tokens), spec.tsp_ppm,
+                    num_tokens);
+}
+
 }  // namespace headroom::engine

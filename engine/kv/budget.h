@@ -58,6 +58,11 @@ bool TspIsShort(const KvPolicySpec& spec, int64_t num_tokens);
 bool RetentionApplies(const KvPolicySpec& spec, int64_t num_tokens);
 bool TspApplies(const KvPolicySpec& spec, int64_t num_tokens);
 
+// The ratio that acts on an N-token prompt, in ppm: 1 where nothing is applied, the absolute form's
+// share of N (rounded down) where that is the smaller.
+int64_t AppliedRetentionPpm(const KvPolicySpec& spec, int64_t num_tokens);
+int64_t AppliedTspPpm(const KvPolicySpec& spec, int64_t num_tokens);
+
 // The last content rows and every row after them: what the observation window holds. At least 1
 // and at most N for N >= 1.
 int32_t WindowRows(const KvPolicySpec& spec, const PromptInfo& prompt);

@@ -14,6 +14,15 @@ using engine::RequestEvent;
 
 constexpr uint64_t kPromptSeed = 20260101;
 
+// Tokens that each sequence of a decode measurement may generate. The last prompt of a batch may
+// finish prefill a while after the first: a surplus keeps all of them decoding while the clock
+// runs.
+int32_t DecodeRoom(const Runtime& runtime, int64_t depth, int64_t decode_tokens, int64_t batch) {
+  const int64_t room = runtime.max_context() - std::max<int64_t>(depth, 1);
+  const int64_t surplus = batch == 1 ? 2 : decode_tokens * 8 + 4096;
+  return static_cast<int32_t>(std::min(decode_tokens + surplus, room));
+}
+
 // One measurement drives Engine::Step itself: no threads, no queues in the way.
 class Measurement {
  public:
@@ -31,13 +40,15 @@ class Measurement {
   // Nanoseconds for `decode_tokens` tokens of each of `batch` sequences behind `depth` tokens.
   StatusOr<int64_t> DecodeNs(int64_t depth, int64_t batch, int64_t decode_tokens) {
     for (int64_t i = 0; i < batch; ++i) {
-      // The last prompt may finish prefill a while after the first: the surplus keeps all of them
-      // decoding while the clock runs.
       HEADROOM_RETURN_IF_ERROR(
-          Submit(std::max<int64_t>(depth, 1), static_cast<int32_t>(decode_tokens * 8 + 4096)));
+          Submit(std::max<int64_t>(depth, 1), DecodeRoom(runtime_, depth, decode_tokens, batch)));
     }
     HEADROOM_RETURN_IF_ERROR(
         StepUntil([&] { return static_cast<int64_t>(tokens_.size()) == batch; }));
+    if (num_finished_ > 0 || runtime_.engine().stats().running != batch) {
+      return Internal("--depth {}, --batch {}: {} sequences decode together, wanted {}", depth,
+                      batch, runtime_.engine().stats().running, batch);
+    }
     pages_ = runtime_.engine().stats().pages_used / batch;
     const int64_t target = total_tokens_ + decode_tokens * batch;
     const int64_t start = clock_.NowNs();
@@ -58,14 +69,13 @@ class Measurement {
     request->id = ++next_id_;
     const Philox random(kPromptSeed, request->id);
     for (int64_t i = 0; i < prompt_tokens; ++i) {
-      request->prompt_ids.push_back(static_cast<int32_t>(
-          random.Block(static_cast<uint64_t>(i))[0] %
-          static_cast<uint32_t>(runtime_.config().vocab_size)));
+      request->prompt_ids.push_back(
+          static_cast<int32_t>(random.Block(static_cast<uint64_t>(i))[0] %
+                               static_cast<uint32_t>(runtime_.config().vocab_size)));
     }
     request->content_end = static_cast<int32_t>(prompt_tokens);
     request->sampling.temperature = 0.0f;
-    const int64_t room = runtime_.max_context() - prompt_tokens;
-    request->stop.max_new_tokens = static_cast<int32_t>(std::min<int64_t>(max_new_tokens, room));
+    request->stop.max_new_tokens = max_new_tokens;
     request->kv = spec_;
     request->decode_text = false;
     HEADROOM_RETURN_IF_ERROR(runtime_.engine().CheckFits(*request));
@@ -131,56 +141,120 @@ Status Repeat(int64_t repeat, int64_t tokens, const Run& run, BenchRow* row) {
   return OkStatus();
 }
 
+// The budget on prompts of `tokens` tokens; kv_strict refuses as it does for a request.
+StatusOr<engine::KvPolicySpec> SpecFor(const BenchEngineOptions& options, const Runtime& runtime,
+                                       int64_t tokens) {
+  auto budget = ResolveBudget(options.budget, {}, runtime.policies(), tokens);
+  if (const auto* error = std::get_if<ApiError>(&budget)) {
+    return InvalidArgument("{}", error->message);
+  }
+  return std::get<ResolvedBudget>(budget).spec;
+}
+
+// Whether `batch` sequences can decode `decode_tokens` behind `depth` tokens at the same time.
+Status CheckDecodeFits(const BenchEngineOptions& options, Runtime& runtime,
+                       const engine::KvPolicySpec& spec, int64_t depth, int64_t batch) {
+  const int64_t most = runtime.max_context() - options.decode_tokens - 1;
+  if (depth > most) {
+    return InvalidArgument("--depth: got {}, wanted at most {}: the context is {}, --decode {}",
+                           depth, most, runtime.max_context(), options.decode_tokens);
+  }
+  if (batch > options.runtime.max_running) {
+    return InvalidArgument("--batch: got {}, wanted at most --max-running {}", batch,
+                           options.runtime.max_running);
+  }
+  engine::PromptInfo prompt;
+  prompt.num_tokens = static_cast<int32_t>(std::max<int64_t>(depth, 1));
+  prompt.content_end = prompt.num_tokens;
+  const engine::KvFootprint footprint =
+      runtime.policies()
+          .Find(spec.policy)
+          ->Footprint(spec, runtime.shape(), prompt,
+                      DecodeRoom(runtime, depth, options.decode_tokens, batch));
+  const int64_t each = std::max(footprint.prefill_peak_pages, footprint.steady_pages);
+  const int64_t pool = runtime.cache().pool().num_pages();
+  if (each * batch > pool) {
+    return InvalidArgument(
+        "--batch: got {} behind --depth {}, wanted at most {}: each needs {} of the pool's {} KV "
+        "pages (--kv-memory-mib)",
+        batch, depth, pool / each, each, pool);
+  }
+  return OkStatus();
+}
+
+Status MeasurePrefill(const BenchEngineOptions& options, Runtime& runtime, const Clock& clock,
+                      int64_t tokens, BenchReport* report) {
+  if (tokens >= runtime.max_context()) {
+    return InvalidArgument("--prefill: got {}, wanted below the context of {}", tokens,
+                           runtime.max_context());
+  }
+  HEADROOM_ASSIGN_OR_RETURN(const engine::KvPolicySpec spec, SpecFor(options, runtime, tokens));
+  report->policy = spec.policy;
+  BenchRow row;
+  row.test = "prefill";
+  row.prompt_tokens = tokens;
+  row.batch = 1;
+  row.retention_ppm = engine::AppliedRetentionPpm(spec, tokens);
+  row.tsp_ppm = engine::AppliedTspPpm(spec, tokens);
+  HEADROOM_RETURN_IF_ERROR(Repeat(
+      options.repeat, tokens,
+      [&]() -> StatusOr<int64_t> {
+        Measurement measurement(runtime, spec, clock);
+        auto ns = measurement.PrefillNs(tokens);
+        row.kv_pages = measurement.pages();
+        return ns;
+      },
+      &row));
+  report->rows.push_back(row);
+  return OkStatus();
+}
+
+Status MeasureDecode(const BenchEngineOptions& options, Runtime& runtime, const Clock& clock,
+                     int64_t depth, int64_t batch, BenchReport* report) {
+  const int64_t tokens = std::max<int64_t>(depth, 1);
+  HEADROOM_ASSIGN_OR_RETURN(const engine::KvPolicySpec spec, SpecFor(options, runtime, tokens));
+  report->policy = spec.policy;
+  if (const Status fits = CheckDecodeFits(options, runtime, spec, depth, batch); !fits.ok()) {
+    if (!options.skip_what_does_not_fit) {
+      return fits;
+    }
+    report->skipped.push_back(StatusMessage(fits));
+    return OkStatus();
+  }
+  BenchRow row;
+  row.test = "decode";
+  row.prompt_tokens = depth;
+  row.batch = batch;
+  row.retention_ppm = engine::AppliedRetentionPpm(spec, tokens);
+  row.tsp_ppm = engine::AppliedTspPpm(spec, tokens);
+  HEADROOM_RETURN_IF_ERROR(Repeat(
+      options.repeat, options.decode_tokens * batch,
+      [&]() -> StatusOr<int64_t> {
+        Measurement measurement(runtime, spec, clock);
+        auto ns = measurement.DecodeNs(depth, batch, options.decode_tokens);
+        row.kv_pages = measurement.pages();
+        return ns;
+      },
+      &row));
+  report->rows.push_back(row);
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<BenchReport> RunBenchEngine(const BenchEngineOptions& options, const Clock& clock) {
   HEADROOM_ASSIGN_OR_RETURN(auto runtime, Runtime::Create(options.runtime, clock));
-  auto budget =
-      ResolveBudget(options.budget, {}, runtime->policies(), runtime->max_context());
-  if (const auto* error = std::get_if<ApiError>(&budget)) {
-    return InvalidArgument("{}", error->message);
-  }
-  const engine::KvPolicySpec spec = std::get<ResolvedBudget>(budget).spec;
   BenchReport report;
   report.model = runtime->model_name();
   report.backend = runtime->backend().name();
   report.isa = runtime->backend().isa();
   report.threads = options.runtime.threads;
-  report.policy = spec.policy;
-  report.retention_ppm = spec.retention_ppm;
-  report.tsp_ppm = spec.tsp_ppm;
   for (int64_t tokens : options.prefill_tokens) {
-    BenchRow row;
-    row.test = "prefill";
-    row.prompt_tokens = tokens;
-    row.batch = 1;
-    HEADROOM_RETURN_IF_ERROR(Repeat(
-        options.repeat, tokens,
-        [&]() -> StatusOr<int64_t> {
-          Measurement measurement(*runtime, spec, clock);
-          auto ns = measurement.PrefillNs(tokens);
-          row.kv_pages = measurement.pages();
-          return ns;
-        },
-        &row));
-    report.rows.push_back(row);
+    HEADROOM_RETURN_IF_ERROR(MeasurePrefill(options, *runtime, clock, tokens, &report));
   }
   for (int64_t depth : options.depths) {
     for (int64_t batch : options.batches) {
-      BenchRow row;
-      row.test = "decode";
-      row.prompt_tokens = depth;
-      row.batch = batch;
-      HEADROOM_RETURN_IF_ERROR(Repeat(
-          options.repeat, options.decode_tokens * batch,
-          [&]() -> StatusOr<int64_t> {
-            Measurement measurement(*runtime, spec, clock);
-            auto ns = measurement.DecodeNs(depth, batch, options.decode_tokens);
-            row.kv_pages = measurement.pages();
-            return ns;
-          },
-          &row));
-      report.rows.push_back(row);
+      HEADROOM_RETURN_IF_ERROR(MeasureDecode(options, *runtime, clock, depth, batch, &report));
     }
   }
   return report;

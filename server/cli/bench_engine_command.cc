@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "server/budget_resolver.h"
 #include "server/cli/bench_engine.h"
 #include "server/cli/cli.h"
 #include "server/cli/commands.h"
@@ -20,19 +21,19 @@ struct BenchFlags {
   int64_t decode = 64;
   int64_t repeat = 3;
   std::string json;
+  bool uses_defaults = false;  // neither --depth nor --batch was given
 };
 
 void PrintTable(const BenchReport& report) {
-  std::printf("model %s, backend %s (%s), %lld threads, policy %s, retention %g, tsp %g\n",
-              report.model.c_str(), report.backend.c_str(), report.isa.c_str(),
-              static_cast<long long>(report.threads), report.policy.c_str(),
-              static_cast<double>(report.retention_ppm) / 1e6,
-              static_cast<double>(report.tsp_ppm) / 1e6);
-  std::printf("%-8s %8s %6s %12s %12s %9s\n", "test", "tokens", "batch", "tok/s median",
-              "tok/s best", "KV pages");
+  std::printf("model %s, backend %s (%s), %lld threads, policy %s\n", report.model.c_str(),
+              report.backend.c_str(), report.isa.c_str(), static_cast<long long>(report.threads),
+              report.policy.c_str());
+  std::printf("%-8s %8s %6s %9s %7s %12s %12s %9s\n", "test", "tokens", "batch", "retention", "tsp",
+              "tok/s median", "tok/s best", "KV pages");
   for (const BenchRow& row : report.rows) {
-    std::printf("%-8s %8lld %6lld %12.1f %12.1f %9lld\n", row.test.c_str(),
+    std::printf("%-8s %8lld %6lld %9s %7s %12.1f %12.1f %9lld\n", row.test.c_str(),
                 static_cast<long long>(row.prompt_tokens), static_cast<long long>(row.batch),
+                RatioText(row.retention_ppm).c_str(), RatioText(row.tsp_ppm).c_str(),
                 row.tokens_per_s_median, row.tokens_per_s_best,
                 static_cast<long long>(row.kv_pages));
   }
@@ -57,6 +58,7 @@ Status ToOptions(const BenchFlags& flags, BenchEngineOptions* options) {
   HEADROOM_ASSIGN_OR_RETURN(options->prefill_tokens, NumbersInRange(flags.prefill, "--prefill", 1));
   HEADROOM_ASSIGN_OR_RETURN(options->depths, NumbersInRange(flags.depth, "--depth", 0));
   HEADROOM_ASSIGN_OR_RETURN(options->batches, NumbersInRange(flags.batch, "--batch", 1));
+  options->skip_what_does_not_fit = flags.uses_defaults;
   HEADROOM_ASSIGN_OR_RETURN(options->budget, ToBudgetFields(flags.budget));
   return OkStatus();
 }
@@ -70,6 +72,9 @@ int Bench(const BenchFlags& flags) {
   auto report = RunBenchEngine(options, clock);
   if (!report.ok()) {
     return ReportError(report.status());
+  }
+  for (const std::string& line : report->skipped) {
+    std::fprintf(stderr, "left out: %s\n", line.c_str());
   }
   if (flags.json != "-") {
     PrintTable(*report);
@@ -93,16 +98,20 @@ CommandRunner AddBenchEngineCommand(CLI::App* command) {
   command->add_option("--decode", flags->decode, "tokens to decode per sequence")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--depth", flags->depth, "prompt tokens in front of decode")
-      ->capture_default_str();
-  command->add_option("--batch", flags->batch, "sequences that decode at once")
-      ->capture_default_str();
+  CLI::Option* depth =
+      command->add_option("--depth", flags->depth, "prompt tokens in front of decode")
+          ->capture_default_str();
+  CLI::Option* batch = command->add_option("--batch", flags->batch, "sequences that decode at once")
+                           ->capture_default_str();
   command->add_option("--repeat", flags->repeat, "runs after a warm-up; the median counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   command->add_option("--json", flags->json, "write the results to this file; -: to stdout");
   AddBudgetFlags(command, &flags->budget);
-  return [flags] { return Bench(*flags); };
+  return [flags, depth, batch] {
+    flags->uses_defaults = depth->count() == 0 && batch->count() == 0;
+    return Bench(*flags);
+  };
 }
 
 }  // namespace headroom::server

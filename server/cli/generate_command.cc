@@ -100,10 +100,12 @@ class Printer {
   void Show(const engine::RequestEvent& event) {
     if (event.kind == engine::RequestEvent::Kind::kProgress) {
       if (!flags_.quiet && event.rows_total > 0) {
-        std::fprintf(stderr, "\rreading the prompt: %lld of %lld rows",
+        // A terminal's line is written over; elsewhere each step is a line.
+        std::fprintf(stderr, "%sreading the prompt: %lld of %lld rows%s",
+                     is_terminal_ ? "\r" : "",
                      static_cast<long long>(event.rows_done),
-                     static_cast<long long>(event.rows_total));
-        shows_progress_ = true;
+                     static_cast<long long>(event.rows_total), is_terminal_ ? "" : "\n");
+        shows_progress_ = is_terminal_;
       }
       return;
     }
@@ -160,6 +162,7 @@ class Printer {
   int64_t first_token_ns_ = 0;
   int64_t num_tokens_ = 0;
   int64_t num_printed_ = 0;
+  const bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
   bool shows_progress_ = false;
 };
 

@@ -94,7 +94,8 @@ int Serve(ServeFlags& flags) {
   }
   if (!IsLoopback(flags.http.host)) {
     return ReportError(InvalidArgument(
-        "--host: got {}, wanted a loopback address: this server has no API keys yet",
+        "--host: got {}, wanted a loopback IP address such as 127.0.0.1: this server has no API "
+        "keys yet",
         flags.http.host));
   }
   flags.http.max_body_bytes = flags.max_body_mib << 20;
@@ -104,25 +105,28 @@ int Serve(ServeFlags& flags) {
   std::signal(SIGPIPE, SIG_IGN);
 
   SteadyClock clock;
-  auto runtime = Runtime::Create(flags.runtime.options, clock);
-  if (!runtime.ok()) {
-    return ReportError(runtime.status());
-  }
   Lifecycle lifecycle;
-  GenerationService service(**runtime, clock);
-  ServerMetrics metrics(**runtime);
-  auto http = HttpServer::Create(flags.http, **runtime, service, metrics, lifecycle, clock);
+  // Listens first: a port in use is found before the model is read, and probes have an answer.
+  auto http = HttpServer::Create(flags.http, lifecycle, clock);
   if (!http.ok()) {
     ReportError(http.status());
     return kExitConfiguration;
   }
+  (*http)->Start();
+  auto runtime = Runtime::Create(flags.runtime.options, clock);
+  if (!runtime.ok()) {
+    (*http)->Stop();
+    return ReportError(runtime.status());
+  }
+  GenerationService service(**runtime, clock);
+  ServerMetrics metrics(**runtime);
   (*runtime)->loop().SetObserver(
       [&metrics](const std::vector<engine::EngineEvent>& events, int64_t step_ns) {
         metrics.ObserveStep(events, step_ns);
       });
   (*runtime)->loop().Start();
+  (*http)->Attach(**runtime, service, metrics);
   lifecycle.Set(LifecycleState::kReady);
-  (*http)->Start();
   const std::string host = flags.http.host.find(':') == std::string::npos
                                ? flags.http.host
                                : "[" + flags.http.host + "]";
@@ -137,6 +141,7 @@ int Serve(ServeFlags& flags) {
   WaitForSignal(signals, -1);
   lifecycle.Set(LifecycleState::kDraining);
   LogInfo("event=draining");
+  // Its threads end in Drain, before what they were given does.
   const int code = Drain(**runtime, **http, signals, clock, flags.shutdown_timeout_s);
   LogInfo("event=stopped exit_code={}", code);
   return code;

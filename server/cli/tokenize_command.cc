@@ -37,7 +37,8 @@ int Decode(const models::Tokenizer& tokenizer, const TokenizeFlags& flags) {
     text += detokenizer.Add(static_cast<int32_t>(id));
   }
   text += detokenizer.Flush();
-  std::printf("%s\n", text.c_str());
+  text += '\n';
+  std::fwrite(text.data(), 1, text.size(), stdout);
   return kExitOk;
 }
 

@@ -87,7 +87,7 @@ void Answer::ParseAndSubmit(const std::string& body, const Session::Headers& hea
       }
     });
   };
-  auto submitted = context_.service.Submit(outcome->request, std::move(wake));
+  auto submitted = context_.serving->service.Submit(outcome->request, std::move(wake));
   if (auto* refused = std::get_if<ApiError>(&submitted)) {
     outcome->error = std::move(*refused);
   } else {
@@ -96,7 +96,7 @@ void Answer::ParseAndSubmit(const std::string& body, const Session::Headers& hea
 }
 
 void Answer::OnSubmitted(std::shared_ptr<Outcome> outcome) {
-  context_.metrics.CountUnknownFields(outcome->num_unknown_fields);
+  context_.serving->metrics.CountUnknownFields(outcome->num_unknown_fields);
   if (outcome->error.has_value()) {
     if (!client_gone_) {
       session_->RespondError(*outcome->error);
@@ -105,7 +105,7 @@ void Answer::OnSubmitted(std::shared_ptr<Outcome> outcome) {
   }
   submission_ = std::move(outcome->submission);
   if (client_gone_) {
-    context_.service.Cancel(*submission_);
+    context_.serving->service.Cancel(*submission_);
     return End();
   }
   streaming_ = outcome->request.stream;
@@ -113,13 +113,13 @@ void Answer::OnSubmitted(std::shared_ptr<Outcome> outcome) {
   answer_.endpoint = endpoint_;
   answer_.id = (endpoint_ == Endpoint::kChatCompletions ? "chatcmpl-" : "cmpl-") +
                session_->request_id().substr(4);
-  answer_.model = context_.runtime.model_name();
+  answer_.model = context_.serving->runtime.model_name();
   answer_.created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
                                std::chrono::system_clock::now().time_since_epoch())
                                .count();
   answer_.return_token_ids = outcome->request.return_token_ids;
   answer_.include_usage = outcome->request.include_usage;
-  answer_.runtime = &context_.runtime;
+  answer_.runtime = &context_.serving->runtime;
   answer_.submission = &*submission_;
   if (!streaming_) {
     return Pump();
@@ -133,15 +133,13 @@ void Answer::OnSubmitted(std::shared_ptr<Outcome> outcome) {
   });
 }
 
-// What will be applied: a budget that leaves a short prompt whole says 1, as the receipt will.
+// What will be applied, as the receipt will say it.
 Session::Headers Answer::BudgetHeaders() const {
   const engine::KvPolicySpec& spec = submission_->budgets[0].spec;
-  const auto num_tokens = static_cast<int32_t>(submission_->prompt_ids[0].size());
-  const bool keeps_all = engine::RetentionIsShort(spec, num_tokens);
-  const bool runs_whole = engine::TspIsShort(spec, num_tokens);
+  const auto num_tokens = static_cast<int64_t>(submission_->prompt_ids[0].size());
   return {{"x-kv-policy", spec.policy},
-          {"x-kv-retention", RatioText(keeps_all ? engine::kPpm : spec.retention_ppm)},
-          {"x-tsp-ratio", RatioText(runs_whole ? engine::kPpm : spec.tsp_ppm)}};
+          {"x-kv-retention", RatioText(engine::AppliedRetentionPpm(spec, num_tokens))},
+          {"x-tsp-ratio", RatioText(engine::AppliedTspPpm(spec, num_tokens))}};
 }
 
 void Answer::OnWake() {
@@ -220,9 +218,9 @@ void Answer::TakeEvent(size_t index, const engine::RequestEvent& event, std::str
 void Answer::ObserveTokens() {
   const int64_t now = context_.clock.NowNs();
   if (last_token_ns_ == 0) {
-    context_.metrics.ObserveTimeToFirstToken(static_cast<double>(now - start_ns_) * 1e-9);
+    context_.serving->metrics.ObserveTimeToFirstToken(static_cast<double>(now - start_ns_) * 1e-9);
   } else {
-    context_.metrics.ObserveInterTokenLatency(static_cast<double>(now - last_token_ns_) * 1e-9);
+    context_.serving->metrics.ObserveInterTokenLatency(static_cast<double>(now - last_token_ns_) * 1e-9);
   }
   last_token_ns_ = now;
 }
@@ -233,7 +231,7 @@ void Answer::FinishIfDone() {
       return;
     }
   }
-  context_.metrics.ObserveEndToEnd(static_cast<double>(context_.clock.NowNs() - start_ns_) * 1e-9);
+  context_.serving->metrics.ObserveEndToEnd(static_cast<double>(context_.clock.NowNs() - start_ns_) * 1e-9);
   if (!streaming_) {
     session_->Respond(200, "application/json", AnswerBody(answer_, choices_), BudgetHeaders());
     return End();
@@ -253,7 +251,7 @@ void Answer::FinishIfDone() {
 // One choice failed: the others are cancelled, the client gets a real status where none was sent
 // yet, else one error event and a closed connection.
 void Answer::FailWith(const ApiError& error) {
-  context_.service.Cancel(*submission_);
+  context_.serving->service.Cancel(*submission_);
   if (!streaming_) {
     session_->RespondError(error);
     return End();
@@ -290,7 +288,7 @@ void Answer::OnKeepAlive() {
 void Answer::OnClientGone() {
   client_gone_ = true;
   if (submission_.has_value()) {
-    context_.service.Cancel(*submission_);
+    context_.serving->service.Cancel(*submission_);
     End();
   }
 }

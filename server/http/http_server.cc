@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -27,7 +28,7 @@ std::string RandomPrefix() {
 }
 
 // Written without reading the request: the connection is over the limit.
-std::string TooManyConnections() {
+std::string TooManyConnections(const std::string& request_id) {
   ApiError error;
   error.type = "overloaded_error";
   error.code = "queue_full";
@@ -35,21 +36,19 @@ std::string TooManyConnections() {
   const std::string body = ErrorBody(error);
   return fmt::format(
       "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-      "Connection: close\r\nRetry-After: 1\r\nContent-Length: {}\r\n\r\n{}",
-      body.size(), body);
+      "x-request-id: {}\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: {}\r\n\r\n{}",
+      request_id, body.size(), body);
 }
 
 }  // namespace
 
 struct HttpServer::Impl {
-  Impl(const HttpOptions& options, Runtime& runtime, GenerationService& service,
-       ServerMetrics& metrics, const Lifecycle& lifecycle, const Clock& clock)
+  Impl(const HttpOptions& options, const Lifecycle& lifecycle, const Clock& clock)
       : frontend(static_cast<size_t>(options.frontend_threads)),
         acceptor(io),
         retry(io),
         work(asio::make_work_guard(io)) {
-    context = std::make_unique<HttpContext>(options, runtime, service, metrics, lifecycle, clock,
-                                            io, frontend);
+    context = std::make_unique<HttpContext>(options, lifecycle, clock, io, frontend);
     context->id_prefix = RandomPrefix();
   }
 
@@ -117,7 +116,8 @@ void HttpServer::Impl::OnAccept(boost::system::error_code error, tcp::socket soc
   if (context->num_connections.load() >= context->options.max_connections) {
     boost::system::error_code ignored;
     socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(TooManyConnections()), ignored);
+    const std::string id = context->NextRequestId();
+    socket.write_some(asio::buffer(TooManyConnections(id)), ignored);
   } else {
     std::make_shared<Session>(std::move(socket), *context)->Start();
   }
@@ -125,12 +125,9 @@ void HttpServer::Impl::OnAccept(boost::system::error_code error, tcp::socket soc
 }
 
 StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const HttpOptions& options,
-                                                         Runtime& runtime,
-                                                         GenerationService& service,
-                                                         ServerMetrics& metrics,
                                                          const Lifecycle& lifecycle,
                                                          const Clock& clock) {
-  auto impl = std::make_unique<Impl>(options, runtime, service, metrics, lifecycle, clock);
+  auto impl = std::make_unique<Impl>(options, lifecycle, clock);
   HEADROOM_RETURN_IF_ERROR(impl->Listen());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
@@ -143,6 +140,15 @@ int32_t HttpServer::port() const { return impl_->port; }
 void HttpServer::Start() {
   asio::post(impl_->io, [this] { impl_->Accept(); });
   impl_->thread = std::thread([this] { impl_->io.run(); });
+}
+
+void HttpServer::Attach(Runtime& runtime, GenerationService& service, ServerMetrics& metrics) {
+  std::promise<void> attached;
+  asio::post(impl_->io, [&] {
+    impl_->context->serving.emplace(ServingParts{runtime, service, metrics});
+    attached.set_value();
+  });
+  attached.get_future().wait();
 }
 
 int64_t HttpServer::num_connections() const { return impl_->context->num_connections.load(); }
@@ -159,6 +165,8 @@ void HttpServer::Stop() {
   if (impl_->thread.joinable()) {
     impl_->thread.join();
   }
+  // What was attached may end before the sessions that the I/O context still holds.
+  impl_->context->serving.reset();
 }
 
 }  // namespace headroom::server

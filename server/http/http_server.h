@@ -34,15 +34,16 @@ class HttpServer {
  public:
   // Binds and listens; nothing is accepted before Start. Errors name the address. References
   // outlive the server.
-  static StatusOr<std::unique_ptr<HttpServer>> Create(const HttpOptions& options, Runtime& runtime,
-                                                      GenerationService& service,
-                                                      ServerMetrics& metrics,
+  static StatusOr<std::unique_ptr<HttpServer>> Create(const HttpOptions& options,
                                                       const Lifecycle& lifecycle,
                                                       const Clock& clock);
   ~HttpServer();  // Stop()
 
   int32_t port() const;
+  // Accepts. Until Attach everything but the liveness probes and /version is 503 model_loading.
   void Start();
+  // Hands over what answers requests; once, after Start. They outlive the server's threads.
+  void Attach(Runtime& runtime, GenerationService& service, ServerMetrics& metrics);
   // Connections that are open now. Any thread.
   int64_t num_connections() const;
   // Generations that have not been answered to the last byte. Any thread.

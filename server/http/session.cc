@@ -82,12 +82,12 @@ const char* ReasonPhrase(int status) {
 
 Session::Session(asio::ip::tcp::socket socket, HttpContext& context)
     : context_(context), stream_(std::move(socket)) {
-  context_.metrics.SetConnections(++context_.num_connections);
+  context_.SetConnections(++context_.num_connections);
   boost::system::error_code ignored;
   stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
 }
 
-Session::~Session() { context_.metrics.SetConnections(--context_.num_connections); }
+Session::~Session() { context_.SetConnections(--context_.num_connections); }
 
 void Session::SetTimeout(int32_t milliseconds) {
   stream_.expires_after(std::chrono::milliseconds(milliseconds));
@@ -107,8 +107,7 @@ void Session::ReadHeader() {
 
 void Session::OnHeader(beast::error_code error) {
   first_request_ = false;
-  const std::string id = fmt::format("req-{}-{}", context_.id_prefix, context_.next_id++);
-  request_id_ = id;
+  request_id_ = context_.NextRequestId();
   if (error) {
     return OnReadError(error);
   }
@@ -203,7 +202,6 @@ void Session::Route() {
 
 // Answered from atomics, never through the queue.
 bool Session::RouteProbe(const std::string& method, const std::string& path) {
-  const std::string model_path = "/v1/models/" + context_.runtime.model_name();
   const bool is_models = path == "/v1/models" || path.starts_with("/v1/models/");
   const bool is_probe = path == "/health" || path == "/livez" || path == "/readyz" ||
                         path == "/metrics" || path == "/version";
@@ -212,41 +210,54 @@ bool Session::RouteProbe(const std::string& method, const std::string& path) {
   }
   if (method != "GET") {
     RespondError(HttpFault(405, "method_not_allowed", "method: wanted GET"), {{"Allow", "GET"}});
-    return true;
-  }
-  const LifecycleState state = context_.lifecycle.state();
-  if (path == "/metrics") {
-    Respond(200, "text/plain; version=0.0.4; charset=utf-8", context_.metrics.Text());
   } else if (path == "/version") {
     Respond(200, kJson, VersionBody());
   } else if (path == "/livez" || path == "/health") {
-    constexpr int64_t kStaleNs = 120'000'000'000;
-    const bool alive =
-        context_.clock.NowNs() - context_.runtime.loop().heartbeat_ns() < kStaleNs;
-    if (alive) {
-      Respond(200, kText, "ok\n");
-    } else {
-      Respond(503, kText, "engine stalled\n");
-    }
+    RespondAlive();
+  } else if (!context_.serving.has_value()) {
+    RespondError(NotServing(LifecycleState::kLoading));
+  } else if (path == "/metrics") {
+    Respond(200, "text/plain; version=0.0.4; charset=utf-8", context_.serving->metrics.Text());
   } else if (path == "/readyz") {
+    const LifecycleState state = context_.lifecycle.state();
     if (state == LifecycleState::kReady) {
       Respond(200, kText, "ok\n");
     } else {
       RespondError(NotServing(state));
     }
-  } else if (path == "/v1/models") {
-    Respond(200, kJson, ModelListBody(context_.runtime));
-  } else if (path == model_path) {
-    Respond(200, kJson, ModelBody(context_.runtime));
   } else {
-    RespondError(HttpFault(404, "model_not_found", "no such model; see /v1/models"));
+    RespondModels(path);
   }
   return true;
 }
 
+// A process that still loads is alive.
+void Session::RespondAlive() {
+  constexpr int64_t kStaleNs = 120'000'000'000;
+  const bool alive =
+      !context_.serving.has_value() ||
+      context_.clock.NowNs() - context_.serving->runtime.loop().heartbeat_ns() < kStaleNs;
+  if (alive) {
+    Respond(200, kText, "ok\n");
+  } else {
+    Respond(503, kText, "engine stalled\n");
+  }
+}
+
+void Session::RespondModels(const std::string& path) {
+  const Runtime& runtime = context_.serving->runtime;
+  if (path == "/v1/models") {
+    Respond(200, kJson, ModelListBody(runtime));
+  } else if (path == "/v1/models/" + runtime.model_name()) {
+    Respond(200, kJson, ModelBody(runtime));
+  } else {
+    RespondError(HttpFault(404, "model_not_found", "no such model; see /v1/models"));
+  }
+}
+
 void Session::StartAnswer(bool chat) {
   const LifecycleState state = context_.lifecycle.state();
-  if (state != LifecycleState::kReady) {
+  if (state != LifecycleState::kReady || !context_.serving.has_value()) {
     return RespondError(NotServing(state));
   }
   Headers headers;
@@ -335,7 +346,9 @@ void Session::Respond(int status, const std::string& content_type, std::string b
   if (aborted_) {
     return;
   }
-  context_.metrics.CountResponse(EndpointLabel(), status);
+  if (context_.serving.has_value()) {
+    context_.serving->metrics.CountResponse(EndpointLabel(), status);
+  }
   std::string bytes = HeaderText(status, content_type, extra, body.size());
   if (!is_head_) {
     bytes += body;
@@ -355,7 +368,7 @@ void Session::BeginStream(const Headers& extra, std::function<void()> done) {
   if (aborted_) {
     return;
   }
-  context_.metrics.CountResponse(EndpointLabel(), 200);
+  context_.serving->metrics.CountResponse(EndpointLabel(), 200);
   keep_alive_ = keep_alive_ && !http_1_0();
   Headers headers = extra;
   headers.emplace_back("Cache-Control", "no-cache");

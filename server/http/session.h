@@ -67,6 +67,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void CloseGracefully();
   void DrainInput();
   void SetTimeout(int32_t milliseconds);
+  void RespondAlive();
+  void RespondModels(const std::string& path);
   const char* EndpointLabel() const;
 
   HttpContext& context_;

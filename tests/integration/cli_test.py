@@ -103,7 +103,51 @@ def test_bench_engine_writes_its_table_as_json():
     result = run("bench", "engine", NEEDLE, "--prefill", 32, "--decode", 4, "--depth", "0,40",
                  "--batch", "1,2", "--threads", 1, "--repeat", 1, "--json", "-")
     assert result.returncode == 0, result.stderr
-    json.loads(result.stdout)
+    rows = json.loads(result.stdout)["results"]
+    assert [(row["test"], row["batch"]) for row in rows] == [
+        ("prefill", 1), ("decode", 1), ("decode", 2), ("decode", 1), ("decode", 2)]
+    assert all(row["tokens_per_s_median"] > 0 and row["kv_retention_ppm"] == 10**6 for row in rows)
+    assert [row["kv_pages"] for row in rows] == [24, 12, 12, 36, 36]  # 12 heads, 16 tokens a page
+
+
+def bench(*flags, prefill=32):
+    return run("bench", "engine", NEEDLE, "--prefill", prefill, "--decode", 8, "--threads", 1,
+               "--repeat", 1, *flags)
+
+
+@pytest.mark.parametrize("flags,message", [
+    (["--depth", "1020"], "--depth: got 1020, wanted at most 1015"),
+    (["--depth", 100, "--batch", "1,40", "--kv-pages", 200], "--batch: got 40"),
+    (["--depth", 0, "--batch", 5, "--max-running", 4], "--batch: got 5, wanted at most"),
+    (["--depth", 16, "--batch", 1, "--kv-retention", "0.2", "--kv-strict"], "kv_min_prompt"),
+])
+def test_bench_engine_refuses_what_it_could_not_measure(flags, message):
+    result = bench(*flags)
+    assert result.returncode == 78 and message in result.stderr, result.stderr
+
+
+def test_bench_engine_refuses_a_prompt_that_fills_the_context():
+    result = bench("--depth", 0, prefill=1024)
+    assert result.returncode == 78 and "--prefill: got 1024" in result.stderr, result.stderr
+
+
+def test_bench_engine_leaves_out_defaults_that_do_not_fit_and_says_so():
+    result = bench()
+    assert result.returncode == 0, result.stderr
+    assert "left out: --depth: got 7500" in result.stderr
+    assert "decode" in result.stdout
+
+
+def test_bench_engine_tells_the_budget_that_acted():
+    result = bench("--depth", "600,100", "--batch", 1, "--kv-retention", "0.2", "--json", "-")
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(result.stdout)["results"]
+    assert [row["kv_retention_ppm"] for row in rows] == [10**6, 200_000, 10**6]
+
+
+def test_tokenize_prints_bytes_as_they_are():
+    result = run("tokenize", "builtin:tiny", "--ids", "97,0,98")
+    assert result.stdout.rstrip("\n") == "a\0b"
 
 
 @pytest.mark.parametrize("size", [0, 3, 500_000])

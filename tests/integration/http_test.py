@@ -281,6 +281,7 @@ def test_connections_over_the_limit_are_refused_at_once():
             while chunk := extra.recv(65536):
                 received += chunk
         assert status_of(received) == 503 and b'"overloaded_error"' in received
+        assert b"\r\nx-request-id: req-" in received
         for connection in held:
             connection.close()
 

@@ -91,6 +91,31 @@ def test_an_idle_server_stops_with_open_connections():
             assert server.stop() == 0
 
 
+def test_probes_are_answered_while_the_model_loads(tmp_path):
+    model = tmp_path / "model.gguf"
+    os.mkfifo(model)  # reading it waits for a writer
+    server = HeadroomServer(str(model))
+    with subprocess.Popen([*server._command], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            def answers(path):
+                try:
+                    return request(server, "GET", path)
+                except OSError:
+                    return None
+
+            wait_for("the listening socket", lambda: answers("/livez") is not None)
+            assert answers("/livez").status == 200 and answers("/version").status == 200
+            for path in ("/readyz", "/metrics", "/v1/models"):
+                assert_error(answers(path), 503, "model_loading", type_name="overloaded_error")
+            early = request(server, "POST", "/v1/completions", {"prompt": "a"})
+            assert_error(early, 503, "model_loading", type_name="overloaded_error")
+            assert int(early.headers["retry-after"]) > 0
+        finally:
+            model.open("w").close()
+        assert process.wait(60) == 78
+        assert "not a regular file" in process.stderr.read()
+
+
 def run(*arguments, **environment):
     return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=120,
                           env={**os.environ, **environment})

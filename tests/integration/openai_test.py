@@ -299,8 +299,13 @@ def test_budget_headers_of_an_answer_and_its_receipt(client):
     {"kv_retention": 1},
 ], ids=json.dumps)
 def test_receipts_follow_from_what_was_asked(tiny, length, asked):
-    answer = complete(tiny, prompt=[i * 7 % 250 for i in range(length)], max_tokens=1, **asked)
-    receipt_assert.check(answer["kv"], asked, n=length, **TINY)
+    prompt = [i * 7 % 250 for i in range(length)]
+    reply = request(tiny, "POST", "/v1/completions",
+                    {"prompt": prompt, "max_tokens": 1, "temperature": 0, **asked})
+    receipt = reply.json()["kv"]
+    receipt_assert.check(receipt, asked, n=length, **TINY)
+    assert float(reply.headers["x-kv-retention"]) == receipt["applied"]["kv_retention"]
+    assert float(reply.headers["x-tsp-ratio"]) == receipt["applied"]["tsp_ratio"]
 
 
 def test_receipts_of_chats_count_the_template_into_the_window(tiny):

@@ -47,6 +47,13 @@ def test_check_without_network_serves_the_built_in_model_and_says_so(tmp_path):
     assert re.search(r"answer ids: \[\d+(, \d+)*\]", result.stdout)
 
 
+def test_a_port_in_use_is_named_instead_of_asked(tiny, tmp_path):
+    result = subprocess.run([SCRIPT, "--check", "--port", str(tiny.port)], env=offline(tmp_path),
+                            capture_output=True, text=True, timeout=300)
+    assert result.returncode == 1
+    assert f"port {tiny.port} is in use" in result.stderr and "answer" not in result.stdout
+
+
 def read_until(process, ending, seconds):
     text, deadline = "", time.monotonic() + seconds
     while ending not in text:

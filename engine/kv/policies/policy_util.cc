@@ -34,8 +34,8 @@ Status ValidateRanges(const KvPolicySpec& spec) {
 
 Status RefuseRetention(const std::string& policy, const KvPolicySpec& spec) {
   if (spec.retention_ppm < kPpm) {
-    return InvalidArgument("kv_retention: policy {} keeps everything; got {} ppm, wanted 1", policy,
-                           spec.retention_ppm);
+    return InvalidArgument("kv_retention: policy {} keeps everything; got {}, wanted 1", policy,
+                           static_cast<double>(spec.retention_ppm) / kPpm);
   }
   if (spec.retention_tokens.has_value()) {
     return InvalidArgument(
@@ -47,8 +47,8 @@ Status RefuseRetention(const std::string& policy, const KvPolicySpec& spec) {
 
 Status RefuseTsp(const std::string& policy, const KvPolicySpec& spec) {
   if (spec.tsp_ppm < kPpm) {
-    return InvalidArgument("tsp_ratio: policy {} runs every row; got {} ppm, wanted 1", policy,
-                           spec.tsp_ppm);
+    return InvalidArgument("tsp_ratio: policy {} runs every row; got {}, wanted 1", policy,
+                           static_cast<double>(spec.tsp_ppm) / kPpm);
   }
   if (spec.tsp_tokens.has_value()) {
     return InvalidArgument("tsp_tokens: policy {} runs every row; got {}, wanted the field unset",
