@@ -5,8 +5,9 @@
 #   --quick  release build only, without the slow tests, sanitizers and fuzz targets (< 10 minutes)
 #
 # Layers: unit, property, golden, integration (C++ and Python), include order and lone headers, the
-# unit tests again under AddressSanitizer + UBSan, those that use threads under ThreadSanitizer,
-# and every fuzz target for some seconds. Exit status 1 when anything failed.
+# unit tests again under AddressSanitizer + UBSan, those that use threads under ThreadSanitizer, 32
+# concurrent clients against the server of both builds, and every fuzz target for some seconds. Exit
+# status 1 when anything failed.
 # With CI=true warnings are errors, and a skip fails unless its message starts with "hardware:".
 # Everything is built below build/, results lie in build/results.
 set -uo pipefail
@@ -76,23 +77,41 @@ run_release_tests() {
   run_ctest release release "${exclude[@]}"
 }
 
-# The Python tests drive the release binary through HTTP and the command line.
-run_python_tests() {
-  say "== test python"
-  mkdir -p "$results/python"
-  local select=()
-  $quick && select=(-m "not slow")
-  HEADROOM_BINARY="$REPO/build/release/server/headroom" \
-    "$venv/bin/python" -m pytest -q -p no:cacheprovider "${select[@]}" \
-    --junitxml="$results/python/pytest.xml" "$REPO/tests/integration"
+# run_pytest STAGE BUILD PATH [ARGUMENT...]: Python tests that drive the binary of build/BUILD
+# through HTTP and the command line.
+run_pytest() {
+  local stage="$1" build="$2"
+  shift 2
+  say "== test $stage"
+  [ -n "$venv" ] || {
+    record "$stage" skipped "Python tests" "their packages cannot be installed without network"
+    return
+  }
+  mkdir -p "$results/$stage"
+  HEADROOM_BINARY="$REPO/build/$build/server/headroom" \
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider \
+    --junitxml="$results/$stage/pytest.xml" "$@"
   local status=$?
   # 0: all passed, 1: some failed (counted one by one), 5: no tests collected.
-  [ $status -le 1 ] || [ $status -eq 5 ] || record python failed pytest "exit status $status"
+  [ $status -le 1 ] || [ $status -eq 5 ] || record "$stage" failed pytest "exit status $status"
+}
+
+run_python_tests() {
+  local select=()
+  $quick && select=(-m "not slow")
+  run_pytest python release "$REPO/tests/integration" "${select[@]}"
 }
 
 run_sanitizer_tests() {
-  run_build asan asan headroom_tests_unit && run_ctest asan asan -L unit -LE slow
-  run_build tsan tsan headroom_tests_threads && run_ctest tsan tsan -L threads -LE slow
+  local clients="$REPO/tests/integration/concurrency_test.py"
+  run_build asan asan headroom_tests_unit headroom && {
+    run_ctest asan asan -L unit -LE slow
+    run_pytest asan-clients asan "$clients"
+  }
+  run_build tsan tsan headroom_tests_threads headroom && {
+    run_ctest tsan tsan -L threads -LE slow
+    run_pytest tsan-clients tsan "$clients"
+  }
 }
 
 run_fuzz_smoke() {
@@ -125,13 +144,10 @@ if fetch_smollm2; then
   export HEADROOM_SMOLLM2_GGUF="$SMOLLM2_GGUF"
 fi
 venv="$REPO/build/venv"
+ensure_venv "$venv" "$REPO/scripts/requirements.txt" || venv=""
 
 run_release_tests
-if ensure_venv "$venv" "$REPO/scripts/requirements.txt"; then
-  run_python_tests
-else
-  record python skipped "Python tests" "their packages cannot be installed without network"
-fi
+run_python_tests
 if ! $quick; then
   run_sanitizer_tests
   run_fuzz_smoke
