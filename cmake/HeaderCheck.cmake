@@ -36,4 +36,4 @@ target_compile_definitions(headroom_header_check
                            PRIVATE HEADROOM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 add_test(NAME headers_compile_alone COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR} --target
                                             headroom_header_check)
-set_tests_properties(headers_compile_alone PROPERTIES LABELS layering TIMEOUT 900)
+set_tests_properties(headers_compile_alone PROPERTIES LABELS "layering;slow" TIMEOUT 900)
