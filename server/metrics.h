@@ -14,7 +14,7 @@ namespace headroom::server {
 
 class ServerMetrics {
  public:
-  // `runtime` outlives the metrics.
+  // `runtime` outlives the metrics; its loop is not started yet.
   explicit ServerMetrics(Runtime& runtime);
   ~ServerMetrics();
 

@@ -110,11 +110,15 @@ void RefuseUnsupported(ObjectReader& reader, Endpoint endpoint) {
     }
   }
   for (const char* name : {"suffix", "guided_json", "guided_regex", "chat_template",
-                           "prompt_logprobs", "use_beam_search"}) {
+                           "prompt_logprobs", "use_beam_search", "continue_final_message"}) {
     const Json* value = reader.Find(name);
     if (value != nullptr && *value != Json("") && *value != Json(false)) {
       refuse(name);
     }
+  }
+  const Json* opens_answer = reader.Find("add_generation_prompt");
+  if (opens_answer != nullptr && *opens_answer != Json(true)) {
+    refuse("add_generation_prompt");
   }
   std::optional<int64_t> best_of;
   reader.Read("best_of", &best_of);
@@ -210,7 +214,10 @@ void ReadMessages(ObjectReader& reader, GenerationRequest* request) {
     return reader.Fail("messages", "a list of at least one message");
   }
   if (value->size() > kMaxMessages) {
-    return reader.Fail("messages", fmt::format("at most {} messages", kMaxMessages));
+    return reader.Refuse(BadRequest(
+        "invalid_value",
+        fmt::format("messages: got {}, wanted at most {}", value->size(), kMaxMessages),
+        "messages"));
   }
   Json messages = *value;
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -271,7 +278,10 @@ void ReadPrompts(ObjectReader& reader, GenerationRequest* request) {
     return;
   }
   if (value->size() > kMaxPrompts) {
-    return reader.Fail("prompt", fmt::format("at most {} prompts", kMaxPrompts));
+    return reader.Refuse(BadRequest(
+        "invalid_value",
+        fmt::format("prompt: got {} prompts, wanted at most {}", value->size(), kMaxPrompts),
+        "prompt"));
   }
   for (const Json& item : *value) {
     TokenPrompt ids;

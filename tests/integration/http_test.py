@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from headroom_server import HeadroomServer
-from wire import assert_error, metric, metrics, raw, request, wait_for
+from wire import assert_error, complete, metric, metrics, raw, request, wait_for
 
 POST_PATHS = ["/v1/chat/completions", "/v1/completions"]
 GET_PATHS = ["/v1/models", "/v1/models/tiny", "/health", "/livez", "/readyz", "/metrics",
@@ -271,6 +271,15 @@ def test_a_silent_stream_gets_keep_alive_comments():
                         {"prompt": [7] * 1500, "max_tokens": 1, "stream": True})
         assert reply.body.startswith(b": keep-alive\n\n")
         assert reply.body.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_fresh_server_has_counted_no_tokens():
+    with HeadroomServer("builtin:tiny", "--threads", "1") as server:
+        assert metric(server, "headroom_prompt_tokens_total") == 0
+        assert metric(server, "headroom_generation_tokens_total") == 0
+        complete(server, prompt=[1, 2, 3], max_tokens=2, ignore_eos=True)
+        assert metric(server, "headroom_prompt_tokens_total") == 3
+        assert metric(server, "headroom_generation_tokens_total") == 2
 
 
 def test_connections_over_the_limit_are_refused_at_once():

@@ -187,6 +187,10 @@ INSTANTIATE_TEST_SUITE_P(
         TypeCase{kChat, R"("response_format": {})", "unsupported_parameter", "response_format"},
         TypeCase{kChat, R"("response_format": "text")", "unsupported_parameter", "response_format"},
         TypeCase{kText, R"("best_of": 2)", "unsupported_parameter", "best_of"},
+        TypeCase{kChat, R"("add_generation_prompt": false)", "unsupported_parameter",
+                 "add_generation_prompt"},
+        TypeCase{kChat, R"("continue_final_message": true)", "unsupported_parameter",
+                 "continue_final_message"},
         TypeCase{kText, R"("echo": true)", "unsupported_parameter", "echo"},
         TypeCase{kText, R"("suffix": "x")", "unsupported_parameter", "suffix"},
         TypeCase{kText, R"("prompt_logprobs": 1)", "unsupported_parameter", "prompt_logprobs"},
@@ -329,12 +333,15 @@ TEST(ParsePromptTest, RefusesEverythingElse) {
        {std::string("[]"), std::string("5"), std::string("{}"), std::string("true"),
         std::string("[1.5]"), std::string("[1, \"a\"]"), std::string("[\"a\", 1]"),
         std::string("[[1], 2]"), std::string("[[1.5]]"), std::string("[18446744073709551615]"),
-        std::string("[null]"), many + "]"}) {
+        std::string("[null]")}) {
     const ApiError error = Refused(kText, R"({"prompt": )" + prompt + "}");
     EXPECT_EQ(error.code, "invalid_type") << prompt.substr(0, 40);
     EXPECT_EQ(error.param, "prompt");
   }
   EXPECT_EQ(Refused(kText, "{}").param, "prompt");
+  const ApiError too_many = Refused(kText, R"({"prompt": )" + many + "]}");
+  EXPECT_EQ(too_many.code, "invalid_value");
+  EXPECT_EQ(too_many.message, "prompt: got 129 prompts, wanted at most 128");
 }
 
 TEST(ParseMessagesTest, JoinsTextPartsAndReadsDeveloperAsSystem) {
