@@ -84,15 +84,71 @@ struct FidelityReport {
   std::vector<FidelityGroup> groups;  // by length ascending; then all, when lengths differ
 };
 
+// Whether the question is in the prompt when it is compressed.
+enum class Protocol : uint8_t { kAware, kAgnostic };
+std::string ProtocolName(Protocol protocol);
+
+// One row on one prompt.
+struct NeedleScore {
+  // Exact tasks: the whole answer, greedy. Text tasks: the generated text contains the answer.
+  bool right = false;
+  // Exact tasks: the answer behind its first token, which is given.
+  bool right_after_first = false;
+  int32_t rank = 0;     // of the right candidate by sum of log p, 1 = best; 0: not ranked
+  double margin = 0.0;  // its sum minus the best other one's
+  KvCost cost;
+};
+
+// Where a prompt belongs in the heat map.
+struct NeedleInfo {
+  std::string id;
+  int32_t length = 0;
+  double depth = 0.0;
+  int32_t num_candidates = 0;
+};
+
+struct NeedleSummary {
+  Interval right;       // shares of prompts
+  Interval difference;  // to the reference, paired
+  double mcnemar_p = 1.0;
+  std::optional<Interval> right_after_first;  // exact tasks
+  std::optional<Interval> rank_accuracy;      // share ranked first; ranked prompts only
+  std::optional<Interval> reciprocal_rank;
+  std::optional<Interval> margin;
+  double physical_bytes = 0.0;
+  double nominal_bytes = 0.0;
+  double physical_share = 0.0;
+  // [depth bin][length] right prompts; the totals are the report's.
+  std::vector<std::vector<int32_t>> heat;
+};
+
+inline constexpr int32_t kDepthBins = 5;
+
+// One task under one protocol.
+struct NeedleReport {
+  std::string task;
+  Protocol protocol = Protocol::kAware;
+  bool is_text = false;
+  std::vector<NeedleInfo> prompts;
+  std::vector<std::vector<NeedleScore>> scores;    // [rows][prompts]; empty: does not run
+  std::vector<std::optional<NeedleSummary>> rows;  // [rows]
+  std::vector<int32_t> lengths;                    // columns of the heat maps, ascending
+  std::vector<std::vector<int32_t>> totals;        // [depth bin][length] prompts
+};
+
 struct EvalReport {
   EvalSettings settings;
   std::vector<EvalRow> rows;  // rows[0] is the reference
   std::optional<FidelityReport> fidelity;
+  std::vector<NeedleReport> needles;
 };
 
 // For people: fixed-width text.
 std::string TableText(const EvalReport& report);
 // The schema "headroom-eval/1" of docs/evaluation.md.
 std::string JsonText(const EvalReport& report);
+// One page without scripts or anything fetched: Pareto plots, heat maps, tables. Follows the
+// reader's light or dark scheme; shapes and numbers say whatever colours say.
+std::string HtmlText(const EvalReport& report);
 
 }  // namespace headroom::profiler

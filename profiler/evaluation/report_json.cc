@@ -135,6 +135,66 @@ Json ToJson(const FidelityReport& fidelity) {
   return json;
 }
 
+Json ToJson(const NeedleSummary& summary) {
+  Json json;
+  json["right"] = ToJson(summary.right);
+  json["difference"] = ToJson(summary.difference);
+  json["mcnemar_p"] = summary.mcnemar_p;
+  json["right_after_first"] = ToJson(summary.right_after_first);
+  json["rank_accuracy"] = ToJson(summary.rank_accuracy);
+  json["reciprocal_rank"] = ToJson(summary.reciprocal_rank);
+  json["margin"] = ToJson(summary.margin);
+  json["physical_bytes"] = summary.physical_bytes;
+  json["nominal_bytes"] = summary.nominal_bytes;
+  json["physical_share"] = summary.physical_share;
+  json["heat"] = summary.heat;
+  return json;
+}
+
+Json ToJson(const NeedleScore& score, const NeedleInfo& prompt, bool is_text) {
+  Json json;
+  json["id"] = prompt.id;
+  json["right"] = score.right;
+  json["right_after_first"] = is_text ? Json(nullptr) : Json(score.right_after_first);
+  json["rank"] = score.rank > 0 ? Json(score.rank) : Json(nullptr);
+  json["margin"] = score.rank > 0 ? Json(score.margin) : Json(nullptr);
+  json["kv"] = ToJson(score.cost);
+  return json;
+}
+
+Json ToJson(const NeedleReport& needles) {
+  Json json;
+  json["task"] = needles.task;
+  json["protocol"] = ProtocolName(needles.protocol);
+  json["kind"] = needles.is_text ? "text" : "exact";
+  json["prompts"] = Json::array();
+  for (const NeedleInfo& prompt : needles.prompts) {
+    json["prompts"].push_back({{"id", prompt.id},
+                               {"length", prompt.length},
+                               {"depth", prompt.depth},
+                               {"candidates", prompt.num_candidates}});
+  }
+  json["lengths"] = needles.lengths;
+  json["depth_bins"] = kDepthBins;
+  json["totals"] = needles.totals;
+  json["rows"] = Json::array();
+  json["scores"] = Json::array();
+  for (size_t r = 0; r < needles.rows.size(); ++r) {
+    if (!needles.rows[r].has_value()) {
+      continue;
+    }
+    Json row = ToJson(*needles.rows[r]);
+    row["row"] = r;
+    json["rows"].push_back(std::move(row));
+    Json prompts = Json::array();
+    for (size_t i = 0; i < needles.prompts.size(); ++i) {
+      prompts.push_back(ToJson(needles.scores[r][i], needles.prompts[i], needles.is_text));
+    }
+    json["scores"].push_back({{"row", r}, {"prompts", std::move(prompts)}});
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string JsonText(const EvalReport& report) {
@@ -146,6 +206,10 @@ std::string JsonText(const EvalReport& report) {
     json["rows"].push_back(ToJson(row));
   }
   json["fidelity"] = report.fidelity.has_value() ? ToJson(*report.fidelity) : Json(nullptr);
+  json["needles"] = Json::array();
+  for (const NeedleReport& needles : report.needles) {
+    json["needles"].push_back(ToJson(needles));
+  }
   return json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
 }
 

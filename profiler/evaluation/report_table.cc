@@ -61,6 +61,42 @@ std::string GroupTable(const EvalReport& report, const FidelityGroup& group) {
   return text + table.Text();
 }
 
+std::string NeedleTable(const EvalReport& report, const NeedleReport& needles) {
+  std::string text = fmt::format(
+      "\nNeedles: {}, {} prompts, question {}\n", needles.task, needles.prompts.size(),
+      needles.protocol == Protocol::kAware ? "in the compressed prompt (aware)"
+                                           : "fed behind the compressed context (agnostic)");
+  TextTable table({"policy", "rho", "tau", "KV", "KiB", "% full", "right % [95 %]",
+                   "vs reference [95 %]", "p", "after 1st %", "rank 1 %", "MRR", "margin"});
+  const auto percent = [](const Interval& share) {
+    return fmt::format("{:.1f} [{:.1f}, {:.1f}]", 100.0 * share.value, 100.0 * share.low,
+                       100.0 * share.high);
+  };
+  const auto number = [](const std::optional<Interval>& value) {
+    return value.has_value() ? fmt::format("{:.3f}", value->value) : "-";
+  };
+  for (size_t r = 0; r < report.rows.size(); ++r) {
+    if (!needles.rows[r].has_value()) {
+      continue;
+    }
+    const NeedleSummary& row = *needles.rows[r];
+    std::vector<std::string> cells;
+    AddBudgetCells(report.rows[r], &cells);
+    cells.push_back(fmt::format("{:.0f}", row.physical_bytes / 1024.0));
+    cells.push_back(fmt::format("{:.1f}", 100.0 * row.physical_share));
+    cells.push_back(percent(row.right));
+    cells.push_back(fmt::format("{:+.1f} [{:+.1f}, {:+.1f}]", 100.0 * row.difference.value,
+                                100.0 * row.difference.low, 100.0 * row.difference.high));
+    cells.push_back(fmt::format("{:.3f}", row.mcnemar_p));
+    cells.push_back(Percent(row.right_after_first));
+    cells.push_back(Percent(row.rank_accuracy));
+    cells.push_back(number(row.reciprocal_rank));
+    cells.push_back(number(row.margin));
+    table.Add(std::move(cells));
+  }
+  return text + table.Text();
+}
+
 std::string Refusals(const EvalReport& report) {
   // Rows of one policy that are refused for the same reason share a line.
   std::vector<std::pair<const EvalRow*, std::string>> lines;
@@ -95,6 +131,9 @@ std::string TableText(const EvalReport& report) {
     }
     text +=
         "dNLL: nats a token above the reference; bytes: pages held after prefill, a document.\n";
+  }
+  for (const NeedleReport& needles : report.needles) {
+    text += NeedleTable(report, needles);
   }
   return text + Refusals(report);
 }

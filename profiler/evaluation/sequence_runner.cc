@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "profiler/evaluation/token_metrics.h"
 
 namespace headroom::profiler {
 
@@ -94,6 +95,31 @@ void SequenceRunner::FeedRows(DecodingSequence& sequence, std::span<const int32_
   batch.logits = logits;
   model_.Forward(batch, cache_);
   sequence.next_position += segment.num_rows;
+}
+
+DecodingSequence SequenceRunner::Fork(const DecodingSequence& sequence) {
+  DecodingSequence fork = sequence;
+  fork.handle = cache_.Fork(sequence.handle);
+  return fork;
+}
+
+std::vector<double> SequenceRunner::ScoreCandidates(
+    const DecodingSequence& sequence, const std::vector<std::vector<int32_t>>& candidates) {
+  const auto vocab = static_cast<size_t>(vocab_size());
+  std::vector<double> scores;
+  std::vector<float> logits;
+  for (const std::vector<int32_t>& candidate : candidates) {
+    double score = -TokenNll(sequence.last_logits, candidate.front());
+    DecodingSequence fork = Fork(sequence);
+    Feed(fork, std::span<const int32_t>(candidate).first(candidate.size() - 1), &logits);
+    for (size_t i = 1; i < candidate.size(); ++i) {
+      score -=
+          TokenNll(std::span<const float>(logits).subspan((i - 1) * vocab, vocab), candidate[i]);
+    }
+    Close(fork);
+    scores.push_back(score);
+  }
+  return scores;
 }
 
 void SequenceRunner::Close(DecodingSequence& sequence) {

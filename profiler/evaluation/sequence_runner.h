@@ -42,6 +42,14 @@ class SequenceRunner {
   void Feed(DecodingSequence& sequence, std::span<const int32_t> tokens,
             std::vector<float>* logits);
 
+  // A second sequence that goes on from where this one stands; the caller closes both.
+  DecodingSequence Fork(const DecodingSequence& sequence);
+
+  // The sum of log p of each candidate's tokens behind `sequence`, which stays as it is:
+  // [candidates]. No candidate is empty.
+  std::vector<double> ScoreCandidates(const DecodingSequence& sequence,
+                                      const std::vector<std::vector<int32_t>>& candidates);
+
   void Close(DecodingSequence& sequence);
 
   engine::KvCache& cache() { return cache_; }

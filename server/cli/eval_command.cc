@@ -1,18 +1,19 @@
 // headroom eval: quality under compression against the full cache, as a table, JSON and HTML.
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <memory>
 
 #include "base/clock.h"
 #include "profiler/atomic_file.h"
 #include "profiler/evaluation/cache_set.h"
 #include "profiler/evaluation/fidelity.h"
+#include "profiler/evaluation/needles.h"
 #include "profiler/evaluation/report.h"
 #include "server/cli/cli.h"
 #include "server/cli/commands.h"
 #include "server/cli/common_flags.h"
 #include "server/cli/eval_grid.h"
+#include "server/cli/eval_inputs.h"
 #include "server/cli/eval_progress.h"
 #include "server/runtime.h"
 
@@ -25,81 +26,23 @@ struct EvalFlags {
   RuntimeFlags runtime;
   BudgetFlags settings;
   EvalGridFlags grid;
-  std::vector<std::string> texts;
-  std::vector<std::string> byte_texts;
-  std::vector<std::string> id_files;
-  std::string doc_tokens = "2048";
-  std::string docs = "4";
-  int64_t continuation = 256;
+  EvalInputFlags inputs;
+  std::string protocols = "aware,agnostic";
+  int64_t max_tokens = 24;
   int64_t resamples = 10'000;
-  uint64_t seed = 1;
   std::string json;
+  std::string html;
   bool quiet = false;
 };
 
-// The lengths and numbers of documents that each text is cut into.
-StatusOr<std::vector<profiler::DocumentCut>> MakeCuts(const EvalFlags& flags) {
-  HEADROOM_ASSIGN_OR_RETURN(const auto lengths, ParseNumbers(flags.doc_tokens, "--doc-tokens"));
-  HEADROOM_ASSIGN_OR_RETURN(auto counts, ParseNumbers(flags.docs, "--docs"));
-  if (counts.size() == 1) {
-    counts.resize(lengths.size(), counts.front());
-  }
-  if (counts.size() != lengths.size()) {
-    return InvalidArgument("--docs: got {} numbers, wanted one, or one for each of the {} lengths",
-                           counts.size(), lengths.size());
-  }
-  std::vector<profiler::DocumentCut> cuts;
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    if (lengths[i] <= flags.continuation || lengths[i] > 1 << 24) {
-      return InvalidArgument("--doc-tokens: got {}, wanted more than the {} of --continuation",
-                             lengths[i], flags.continuation);
-    }
-    if (counts[i] < 1 || counts[i] > 1 << 20) {
-      return InvalidArgument("--docs: got {}, wanted 1 or more", counts[i]);
-    }
-    cuts.push_back({.num_tokens = static_cast<int32_t>(lengths[i]),
-                    .max_documents = static_cast<int32_t>(counts[i])});
-  }
-  return cuts;
-}
-
-StatusOr<std::vector<profiler::Document>> ReadDocuments(const EvalFlags& flags,
-                                                        const Runtime& runtime) {
-  HEADROOM_ASSIGN_OR_RETURN(const auto cuts, MakeCuts(flags));
+// What is measured.
+struct EvalWork {
   std::vector<profiler::Document> documents;
-  const auto add = [&documents](StatusOr<std::vector<profiler::Document>> more) -> Status {
-    HEADROOM_RETURN_IF_ERROR(more.status());
-    std::move(more->begin(), more->end(), std::back_inserter(documents));
-    return OkStatus();
-  };
-  if (!flags.texts.empty() && runtime.tokenizer() == nullptr) {
-    return InvalidArgument(
-        "--text: {} has no tokenizer; use --ids, or --text-bytes for a model of "
-        "bytes",
-        runtime.model_name());
-  }
-  for (const profiler::DocumentCut& cut : cuts) {
-    for (const std::string& path : flags.texts) {
-      HEADROOM_ASSIGN_OR_RETURN(const std::string text, profiler::ReadInput(path, "--text"));
-      HEADROOM_RETURN_IF_ERROR(
-          add(profiler::CutText(text, profiler::FileName(path), *runtime.tokenizer(), cut)));
-    }
-    for (const std::string& path : flags.byte_texts) {
-      HEADROOM_ASSIGN_OR_RETURN(const std::string text, profiler::ReadInput(path, "--text-bytes"));
-      HEADROOM_RETURN_IF_ERROR(add(profiler::CutBytes(text, profiler::FileName(path), cut)));
-    }
-  }
-  // Documents of ids have their own lengths; the longest cut bounds them.
-  const auto longest = std::max_element(cuts.begin(), cuts.end(), [](const auto& a, const auto& b) {
-    return a.num_tokens < b.num_tokens;
-  });
-  for (const std::string& path : flags.id_files) {
-    HEADROOM_ASSIGN_OR_RETURN(const std::string text, profiler::ReadInput(path, "--ids"));
-    HEADROOM_RETURN_IF_ERROR(add(profiler::ParseIdDocuments(
-        text, profiler::FileName(path), runtime.config().vocab_size, *longest)));
-  }
-  return documents;
-}
+  profiler::FidelityOptions fidelity;
+  std::vector<profiler::NeedleTask> tasks;
+  profiler::NeedleOptions needles;
+  int32_t max_tokens = 1;  // of the longest sequence
+};
 
 StatusOr<std::vector<profiler::EvalRow>> MakeRows(const EvalFlags& flags, Runtime& runtime) {
   EvalGridFlags grid = flags.grid;
@@ -108,6 +51,48 @@ StatusOr<std::vector<profiler::EvalRow>> MakeRows(const EvalFlags& flags, Runtim
   grid.settings.kv_min_prompt = grid.settings.kv_min_prompt.value_or(0);
   grid.settings.tsp_min_prompt = grid.settings.tsp_min_prompt.value_or(0);
   return MakeEvalRows(grid, runtime.policies(), runtime.backend().default_kv_dtype());
+}
+
+StatusOr<std::vector<profiler::Protocol>> ParseProtocols(const std::string& text) {
+  HEADROOM_ASSIGN_OR_RETURN(const auto names, SplitList(text, "--protocols"));
+  std::vector<profiler::Protocol> protocols;
+  for (const std::string& name : names) {
+    if (name != "aware" && name != "agnostic") {
+      return InvalidArgument("--protocols: got {}, wanted aware or agnostic", name);
+    }
+    protocols.push_back(name == "aware" ? profiler::Protocol::kAware
+                                        : profiler::Protocol::kAgnostic);
+  }
+  return protocols;
+}
+
+StatusOr<EvalWork> PrepareWork(const EvalFlags& flags, const Runtime& runtime, const Clock& clock) {
+  EvalWork work;
+  HEADROOM_ASSIGN_OR_RETURN(work.documents, ReadDocuments(flags.inputs, runtime));
+  HEADROOM_ASSIGN_OR_RETURN(work.tasks, ReadNeedles(flags.inputs, runtime, clock));
+  work.fidelity.continuation_tokens = static_cast<int32_t>(flags.inputs.continuation);
+  HEADROOM_RETURN_IF_ERROR(
+      profiler::CheckDocuments(work.documents, work.fidelity, runtime.max_context()));
+  for (const profiler::Document& document : work.documents) {
+    work.max_tokens = std::max(work.max_tokens, static_cast<int32_t>(document.ids.size()));
+  }
+  HEADROOM_ASSIGN_OR_RETURN(work.needles.protocols, ParseProtocols(flags.protocols));
+  work.needles.max_new_tokens = static_cast<int32_t>(flags.max_tokens);
+  work.needles.eos_token_ids = runtime.eos_token_ids();
+  work.needles.tokenizer = runtime.tokenizer();
+  for (const profiler::NeedleTask& task : work.tasks) {
+    for (const profiler::NeedlePrompt& prompt : task.prompts) {
+      const int32_t needed = profiler::TokensNeeded(prompt, work.needles);
+      if (needed > runtime.max_context()) {
+        return InvalidArgument(
+            "prompt {}: {} tokens with its answer, wanted at most the context "
+            "of {}",
+            prompt.id, needed, runtime.max_context());
+      }
+      work.max_tokens = std::max(work.max_tokens, needed);
+    }
+  }
+  return work;
 }
 
 profiler::EvalSettings DescribeRun(const EvalFlags& flags, Runtime& runtime) {
@@ -120,22 +105,15 @@ profiler::EvalSettings DescribeRun(const EvalFlags& flags, Runtime& runtime) {
   settings.head_dim = runtime.config().head_dim;
   settings.tsp_layer = runtime.shape().tsp_layer;
   settings.num_resamples = static_cast<int32_t>(flags.resamples);
-  settings.seed = flags.seed;
+  settings.seed = flags.inputs.seed;
   return settings;
 }
 
 Status Measure(const EvalFlags& flags, Runtime& runtime, const Clock& clock,
                profiler::EvalObserver& observer, profiler::EvalReport* report) {
   HEADROOM_ASSIGN_OR_RETURN(report->rows, MakeRows(flags, runtime));
-  HEADROOM_ASSIGN_OR_RETURN(const auto documents, ReadDocuments(flags, runtime));
-  profiler::FidelityOptions options;
-  options.continuation_tokens = static_cast<int32_t>(flags.continuation);
-  HEADROOM_RETURN_IF_ERROR(profiler::CheckDocuments(documents, options, runtime.max_context()));
+  HEADROOM_ASSIGN_OR_RETURN(const EvalWork work, PrepareWork(flags, runtime, clock));
   report->settings = DescribeRun(flags, runtime);
-  int32_t max_tokens = 1;
-  for (const profiler::Document& document : documents) {
-    max_tokens = std::max(max_tokens, static_cast<int32_t>(document.ids.size()));
-  }
   const profiler::EvalModel model = {.model = runtime.transformer(),
                                      .backend = runtime.backend(),
                                      .policies = runtime.policies(),
@@ -144,31 +122,49 @@ Status Measure(const EvalFlags& flags, Runtime& runtime, const Clock& clock,
                                      .attention_scale = runtime.transformer().attention_scale(),
                                      .max_rows = flags.runtime.options.max_batch_rows};
   HEADROOM_ASSIGN_OR_RETURN(const auto caches,
-                            profiler::CacheSet::Create(model, report->rows, max_tokens));
-  report->fidelity.emplace();
-  HEADROOM_RETURN_IF_ERROR(profiler::MeasureFidelity(documents, options, report->rows, *caches,
-                                                     observer, &*report->fidelity));
-  profiler::SummarizeFidelity(report->settings.num_resamples, flags.seed, &*report->fidelity);
+                            profiler::CacheSet::Create(model, report->rows, work.max_tokens));
+  if (!work.documents.empty()) {
+    report->fidelity.emplace();
+    HEADROOM_RETURN_IF_ERROR(profiler::MeasureFidelity(work.documents, work.fidelity, report->rows,
+                                                       *caches, observer, &*report->fidelity));
+    profiler::SummarizeFidelity(report->settings.num_resamples, report->settings.seed,
+                                &*report->fidelity);
+  }
+  for (const profiler::NeedleTask& task : work.tasks) {
+    HEADROOM_RETURN_IF_ERROR(profiler::MeasureNeedles(task, work.needles, report->rows, *caches,
+                                                      observer, &report->needles));
+  }
+  for (profiler::NeedleReport& needles : report->needles) {
+    profiler::SummarizeNeedles(report->settings.num_resamples, report->settings.seed, &needles);
+  }
   return OkStatus();
 }
 
 Status CheckFlags(const EvalFlags& flags) {
   HEADROOM_RETURN_IF_ERROR(FinishRuntimeFlags(flags.runtime));
-  if (flags.texts.empty() && flags.byte_texts.empty() && flags.id_files.empty()) {
-    return InvalidArgument("wanted something to measure on: --text, --text-bytes or --ids");
+  const EvalInputFlags& inputs = flags.inputs;
+  if (inputs.texts.empty() && inputs.byte_texts.empty() && inputs.id_files.empty() &&
+      inputs.needle_files.empty() && inputs.make_needles.empty()) {
+    return InvalidArgument(
+        "nothing to measure on: wanted --text, --text-bytes, --ids, --needles or --make-needles");
   }
-  if (!flags.json.empty() && flags.json != "-") {
-    HEADROOM_RETURN_IF_ERROR(profiler::CheckWritable(flags.json));
+  for (const std::string& path : {flags.json, flags.html}) {
+    if (!path.empty() && path != "-") {
+      HEADROOM_RETURN_IF_ERROR(profiler::CheckWritable(path));
+    }
   }
   return OkStatus();
 }
 
 Status Write(const EvalFlags& flags, const profiler::EvalReport& report) {
-  const std::string shown = flags.json == "-" ? JsonText(report) : TableText(report);
-  std::fwrite(shown.data(), 1, shown.size(), stdout);
+  if (!flags.html.empty()) {
+    HEADROOM_RETURN_IF_ERROR(profiler::WriteFileAtomically(flags.html, HtmlText(report)));
+  }
   if (!flags.json.empty() && flags.json != "-") {
     HEADROOM_RETURN_IF_ERROR(profiler::WriteFileAtomically(flags.json, JsonText(report)));
   }
+  const std::string shown = flags.json == "-" ? JsonText(report) : TableText(report);
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
   return OkStatus();
 }
 
@@ -201,15 +197,20 @@ int Eval(const EvalFlags& flags) {
   return kExitOk;
 }
 
-void AddInputFlags(CLI::App* command, EvalFlags* flags) {
-  const auto files = [command](const char* name, std::vector<std::string>* paths,
-                               const char* help) {
-    command->add_option(name, *paths, help)->delimiter(',')->allow_extra_args(false);
-  };
-  files("--text", &flags->texts, "text file to cut into documents; may be repeated");
-  files("--text-bytes", &flags->byte_texts,
-        "the same for a model whose ids are bytes (the needle models)");
-  files("--ids", &flags->id_files, "JSON lines of token ids, a document each; may be repeated");
+void AddFiles(CLI::App* command, const char* name, std::vector<std::string>* paths,
+              const char* help) {
+  command->add_option(name, *paths, help)
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+}
+
+void AddDocumentFlags(CLI::App* command, EvalInputFlags* flags) {
+  AddFiles(command, "--text", &flags->texts, "text to cut into documents; may be repeated");
+  AddFiles(command, "--text-bytes", &flags->byte_texts,
+           "the same for a model whose ids are bytes (the needle models)");
+  AddFiles(command, "--ids", &flags->id_files,
+           "JSON lines of token ids, a document each; may be repeated");
   command
       ->add_option("--doc-tokens", flags->doc_tokens,
                    "tokens of a document, continuation included; a list: each length")
@@ -225,6 +226,37 @@ void AddInputFlags(CLI::App* command, EvalFlags* flags) {
       ->check(CLI::Range(2, 1 << 20));
 }
 
+void AddNeedleFlags(CLI::App* command, EvalFlags* flags) {
+  EvalInputFlags& inputs = flags->inputs;
+  AddFiles(command, "--needles", &inputs.needle_files,
+           "JSON lines of needle prompts, of ids or text; may be repeated");
+  command->add_option("--make-needles", inputs.make_needles,
+                      "make prompts: 1hop, 2hop (needle models), text (any tokenizer)");
+  command->add_option("--haystack", inputs.haystack, "the text to hide needles in")
+      ->type_name("FILE");
+  command
+      ->add_option("--needle-length", inputs.needle_length,
+                   "tokens of a made prompt; a list: each length")
+      ->capture_default_str();
+  command
+      ->add_option("--needle-count", inputs.needle_count,
+                   "prompts of each length, or of each file at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  command
+      ->add_option("--protocols", flags->protocols,
+                   "aware: question in the compressed prompt; agnostic: fed behind it")
+      ->capture_default_str();
+  command->add_option("--max-tokens", flags->max_tokens, "longest answer to a text needle")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 16));
+  command
+      ->add_option("--rank-candidates", inputs.rank_candidates,
+                   "answers ranked by likelihood, the right one included; 0: no ranking")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+}
+
 // Of the flags that other subcommands share: those that mean nothing here are taken away.
 void AddGridFlags(CLI::App* command, EvalFlags* flags) {
   AddRuntimeFlags(command, &flags->runtime);
@@ -236,8 +268,8 @@ void AddGridFlags(CLI::App* command, EvalFlags* flags) {
   }
   command->get_option("--kv-dtype")
       ->description(
-          "types of the KV cache: auto (cpu: bf16, ref: f32), f32, bf16; the first one "
-          "is the reference's");
+          "types of the KV cache: auto (cpu: bf16, ref: f32), f32, bf16; the first one is the "
+          "reference's");
   command->get_option("--kv-min-prompt")
       ->description("shorter prompts keep everything (here 0 when not named)");
   command->get_option("--tsp-min-prompt")
@@ -262,13 +294,17 @@ CommandRunner AddEvalCommand(CLI::App* command) {
   auto flags = std::make_shared<EvalFlags>();
   AddGridFlags(command, flags.get());
   flags->runtime.log_level = "warning";
-  AddInputFlags(command, flags.get());
+  AddDocumentFlags(command, &flags->inputs);
+  AddNeedleFlags(command, flags.get());
   command->add_option("--resamples", flags->resamples, "of the bootstrap behind the intervals")
       ->capture_default_str()
       ->check(CLI::Range(100, 1'000'000));
-  command->add_option("--seed", flags->seed, "of the bootstrap and of generated prompts")
+  command->add_option("--seed", flags->inputs.seed, "of made prompts, candidates and the bootstrap")
       ->capture_default_str();
-  command->add_option("--json", flags->json, "write the results to this file; -: to stdout");
+  command->add_option("--json", flags->json,
+                      "write the results to this file; -: to stdout instead of the table");
+  command->add_option("--html", flags->html, "write a page with plots to this file")
+      ->type_name("FILE");
   command->add_flag("--quiet", flags->quiet, "no progress on stderr");
   return [flags] { return Eval(*flags); };
 }
