@@ -20,6 +20,7 @@ constexpr double kBottom = 48.0;
 constexpr double kMarker = 5.0;
 constexpr double kLegendLine = 20.0;
 constexpr double kLegendGap = 12.0;
+constexpr double kSlack = 0.05;  // steps of the y axis
 constexpr const char* kDashes[] = {"", "6 4", "2 3", "8 3 2 3"};
 
 // 1, 2 or 5 times a power of ten, so that about five steps cover the range.
@@ -106,8 +107,9 @@ class Drawing {
     log_low_ = std::log(x_low * 0.85);
     log_high_ = std::log(x_high * 1.12);
     y_step_ = plot_.y_is_share ? 0.2 : NiceStep(y_high_ - y_low_);
-    y_low_ = std::floor(y_low_ / y_step_ + 1e-9) * y_step_;
-    y_high_ = std::ceil(y_high_ / y_step_ - 1e-9) * y_step_;
+    // A value just beyond a line does not open another step.
+    y_low_ = std::floor(y_low_ / y_step_ + kSlack) * y_step_;
+    y_high_ = std::ceil(y_high_ / y_step_ - kSlack) * y_step_;
   }
 
   double X(double share) const {
