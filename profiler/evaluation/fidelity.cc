@@ -157,18 +157,22 @@ Status CheckDocuments(const std::vector<Document>& documents, const FidelityOpti
   return OkStatus();
 }
 
+int64_t FidelityWork(const std::vector<Document>& documents, const std::vector<EvalRow>& rows) {
+  int64_t tokens = 0;
+  for (const Document& document : documents) {
+    tokens += static_cast<int64_t>(document.ids.size());
+  }
+  return tokens *
+         std::count_if(rows.begin(), rows.end(), [](const EvalRow& row) { return row.runs(); });
+}
+
 Status MeasureFidelity(const std::vector<Document>& documents, const FidelityOptions& options,
                        const std::vector<EvalRow>& rows, CacheSet& caches, EvalObserver& observer,
                        FidelityReport* report) {
   report->continuation_tokens = options.continuation_tokens;
   report->scores.assign(rows.size(), {});
-  int64_t row_tokens = 0;  // work: tokens of all documents, once per row that runs
   int64_t done = 0;
-  for (const Document& document : documents) {
-    row_tokens += static_cast<int64_t>(document.ids.size());
-  }
-  const int64_t total =
-      row_tokens * std::count_if(rows.begin(), rows.end(), [](const auto& r) { return r.runs(); });
+  const int64_t total = FidelityWork(documents, rows);
   for (size_t d = 0; d < documents.size(); ++d) {
     DocumentRun run(documents[d], options, rows, caches);
     for (size_t r = 0; r < rows.size(); ++r) {

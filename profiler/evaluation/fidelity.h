@@ -32,6 +32,9 @@ struct FidelityOptions {
 Status CheckDocuments(const std::vector<Document>& documents, const FidelityOptions& options,
                       int32_t max_context);
 
+// The total that MeasureFidelity's progress counts up to: tokens, once per row that runs.
+int64_t FidelityWork(const std::vector<Document>& documents, const std::vector<EvalRow>& rows);
+
 // Measures; `report` gets documents and scores. `caches` holds the longest document.
 Status MeasureFidelity(const std::vector<Document>& documents, const FidelityOptions& options,
                        const std::vector<EvalRow>& rows, CacheSet& caches, EvalObserver& observer,

@@ -110,17 +110,22 @@ int32_t TokensNeeded(const NeedlePrompt& prompt, const NeedleOptions& options) {
   return static_cast<int32_t>(prompt.ids.size() + behind);
 }
 
-Status MeasureNeedles(const NeedleTask& task, const NeedleOptions& options,
-                      const std::vector<EvalRow>& rows, CacheSet& caches, EvalObserver& observer,
-                      std::vector<NeedleReport>* reports) {
-  HEADROOM_CHECK(!task.prompts.empty());
+int64_t NeedleWork(const NeedleTask& task, const NeedleOptions& options,
+                   const std::vector<EvalRow>& rows) {
   int64_t tokens = 0;
   for (const NeedlePrompt& prompt : task.prompts) {
     tokens += static_cast<int64_t>(prompt.ids.size());
   }
   const auto num_running =
       std::count_if(rows.begin(), rows.end(), [](const EvalRow& row) { return row.runs(); });
-  const int64_t total = tokens * num_running * static_cast<int64_t>(options.protocols.size());
+  return tokens * num_running * static_cast<int64_t>(options.protocols.size());
+}
+
+Status MeasureNeedles(const NeedleTask& task, const NeedleOptions& options,
+                      const std::vector<EvalRow>& rows, CacheSet& caches, EvalObserver& observer,
+                      std::vector<NeedleReport>* reports) {
+  HEADROOM_CHECK(!task.prompts.empty());
+  const int64_t total = NeedleWork(task, options, rows);
   int64_t done = 0;
   for (const Protocol protocol : options.protocols) {
     NeedleReport report;

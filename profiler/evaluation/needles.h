@@ -29,6 +29,11 @@ struct NeedleOptions {
 // The longest sequence that a prompt needs: prompt and answer.
 int32_t TokensNeeded(const NeedlePrompt& prompt, const NeedleOptions& options);
 
+// The total that MeasureNeedles' progress counts up to: tokens, once per row that runs and
+// protocol.
+int64_t NeedleWork(const NeedleTask& task, const NeedleOptions& options,
+                   const std::vector<EvalRow>& rows);
+
 // Measures every prompt under every row and protocol; appends a NeedleReport per protocol.
 Status MeasureNeedles(const NeedleTask& task, const NeedleOptions& options,
                       const std::vector<EvalRow>& rows, CacheSet& caches, EvalObserver& observer,

@@ -109,8 +109,8 @@ profiler::EvalSettings DescribeRun(const EvalFlags& flags, Runtime& runtime) {
   return settings;
 }
 
-Status Measure(const EvalFlags& flags, Runtime& runtime, const Clock& clock,
-               profiler::EvalObserver& observer, profiler::EvalReport* report) {
+Status Measure(const EvalFlags& flags, Runtime& runtime, const Clock& clock, EvalProgress& progress,
+               profiler::EvalReport* report) {
   HEADROOM_ASSIGN_OR_RETURN(report->rows, MakeRows(flags, runtime));
   HEADROOM_ASSIGN_OR_RETURN(const EvalWork work, PrepareWork(flags, runtime, clock));
   report->settings = DescribeRun(flags, runtime);
@@ -123,16 +123,25 @@ Status Measure(const EvalFlags& flags, Runtime& runtime, const Clock& clock,
                                      .max_rows = flags.runtime.options.max_batch_rows};
   HEADROOM_ASSIGN_OR_RETURN(const auto caches,
                             profiler::CacheSet::Create(model, report->rows, work.max_tokens));
+  int64_t done = 0;
+  int64_t overall = profiler::FidelityWork(work.documents, report->rows);
+  for (const profiler::NeedleTask& task : work.tasks) {
+    overall += profiler::NeedleWork(task, work.needles, report->rows);
+  }
+  progress.BeginPart(done, overall);
   if (!work.documents.empty()) {
     report->fidelity.emplace();
     HEADROOM_RETURN_IF_ERROR(profiler::MeasureFidelity(work.documents, work.fidelity, report->rows,
-                                                       *caches, observer, &*report->fidelity));
+                                                       *caches, progress, &*report->fidelity));
     profiler::SummarizeFidelity(report->settings.num_resamples, report->settings.seed,
                                 &*report->fidelity);
+    done += profiler::FidelityWork(work.documents, report->rows);
   }
   for (const profiler::NeedleTask& task : work.tasks) {
+    progress.BeginPart(done, overall);
+    done += profiler::NeedleWork(task, work.needles, report->rows);
     HEADROOM_RETURN_IF_ERROR(profiler::MeasureNeedles(task, work.needles, report->rows, *caches,
-                                                      observer, &report->needles));
+                                                      progress, &report->needles));
   }
   for (profiler::NeedleReport& needles : report->needles) {
     profiler::SummarizeNeedles(report->settings.num_resamples, report->settings.seed, &needles);

@@ -46,12 +46,15 @@ EvalProgress::EvalProgress(const Clock& clock, bool quiet)
 
 EvalProgress::~EvalProgress() { Clear(); }
 
+void EvalProgress::BeginPart(int64_t before, int64_t overall) {
+  before_ = before;
+  overall_ = overall;
+}
+
 void EvalProgress::Progress(int64_t done, int64_t total, const std::string& what) {
   const int64_t now = clock_.NowNs();
-  if (done < last_done_) {  // another measurement starts
-    start_ns_ = now;
-  }
-  last_done_ = done;
+  done += before_;
+  total = std::max(total, overall_);
   if (quiet_ || !is_terminal_ || total <= 0 ||
       (shows_bar_ && done < total && now - last_shown_ns_ < kRedrawNs)) {
     return;

@@ -20,6 +20,8 @@ class EvalProgress final : public profiler::EvalObserver {
   EvalProgress(const Clock& clock, bool quiet);
   ~EvalProgress() override;
 
+  // What follows counts from 0 again: `before` of `overall` units are done.
+  void BeginPart(int64_t before, int64_t overall);
   void Progress(int64_t done, int64_t total, const std::string& what) override;
   void Finished(const std::string& unit, int64_t index, int64_t count) override;
   bool Cancelled() const override;
@@ -31,8 +33,9 @@ class EvalProgress final : public profiler::EvalObserver {
   const Clock& clock_;
   const bool quiet_;
   const bool is_terminal_;
-  int64_t start_ns_;
-  int64_t last_done_ = 0;
+  const int64_t start_ns_;
+  int64_t before_ = 0;
+  int64_t overall_ = 0;  // 0: one part
   int64_t last_shown_ns_ = 0;
   bool shows_bar_ = false;
 };
