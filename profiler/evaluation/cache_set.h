@@ -37,7 +37,7 @@ struct KvCost {
 
 class CacheSet {
  public:
-  // Caches for the KV types of `rows` that hold any two sequences of `max_tokens` positions under
+  // Caches for the KV types of `rows` that hold any three sequences of `max_tokens` positions under
   // the rows' policies at once. Error: ResourceExhausted when memory does not suffice.
   static StatusOr<std::unique_ptr<CacheSet>> Create(const EvalModel& model,
                                                     const std::vector<EvalRow>& rows,

@@ -23,7 +23,8 @@ class DocumentRun {
       : options_(options),
         rows_(rows),
         caches_(caches),
-        continuation_(document.ids.end() - options.continuation_tokens, document.ids.end()) {
+        continuation_(document.ids.end() - options.continuation_tokens, document.ids.end()),
+        sources_(prefix_, rows, caches) {
     prefix_.ids.assign(document.ids.begin(), document.ids.end() - options.continuation_tokens);
     prefix_.content_end = static_cast<int32_t>(prefix_.ids.size());
     info_.id = document.id;
@@ -89,8 +90,7 @@ class DocumentRun {
   // Compresses the prefix and feeds all of the continuation but its last token.
   KvCost Continue(const EvalRow& row, std::vector<float>* logits) {
     SequenceRunner& runner = caches_.runner(row.kv_dtype);
-    PromptSource source(runner, prefix_);
-    DecodingSequence sequence = source.Open(row.spec);
+    DecodingSequence sequence = sources_.at(row.kv_dtype).Open(row.spec);
     KvCost cost = caches_.CostAfterPrefill(sequence, row.kv_dtype);
     runner.Feed(sequence, std::span<const int32_t>(continuation_).first(continuation_.size() - 1),
                 logits);
@@ -135,6 +135,7 @@ class DocumentRun {
   CacheSet& caches_;
   const std::vector<int32_t> continuation_;
   PromptTokens prefix_;
+  PromptSources sources_;  // of prefix_
   DocumentInfo info_;
   Reference reference_;
 };

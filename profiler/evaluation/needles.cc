@@ -14,8 +14,8 @@ namespace {
 class PromptRun {
  public:
   PromptRun(const NeedlePrompt& prompt, Protocol protocol, const NeedleOptions& options,
-            CacheSet& caches)
-      : prompt_(prompt), options_(options), caches_(caches) {
+            const std::vector<EvalRow>& rows, CacheSet& caches)
+      : prompt_(prompt), options_(options), caches_(caches), sources_(compressed_, rows, caches) {
     const bool is_aware = protocol == Protocol::kAware;
     const auto split = prompt.ids.begin() +
                        (is_aware ? static_cast<int64_t>(prompt.ids.size()) : int64_t{prompt.split});
@@ -26,9 +26,8 @@ class PromptRun {
 
   NeedleScore Score(const EvalRow& row) {
     SequenceRunner& runner = caches_.runner(row.kv_dtype);
-    PromptSource source(runner, compressed_);
     NeedleScore score;
-    DecodingSequence sequence = source.Open(row.spec);
+    DecodingSequence sequence = sources_.at(row.kv_dtype).Open(row.spec);
     score.cost = caches_.CostAfterPrefill(sequence, row.kv_dtype);
     std::vector<float> logits;
     runner.Feed(sequence, fed_, &logits);
@@ -96,6 +95,7 @@ class PromptRun {
   const NeedleOptions& options_;
   CacheSet& caches_;
   PromptTokens compressed_;
+  PromptSources sources_;  // of compressed_
   std::vector<int32_t> fed_;
 };
 
@@ -138,7 +138,7 @@ Status MeasureNeedles(const NeedleTask& task, const NeedleOptions& options,
                                 .length = prompt.length,
                                 .depth = prompt.depth,
                                 .num_candidates = static_cast<int32_t>(prompt.candidates.size())});
-      PromptRun run(prompt, protocol, options, caches);
+      PromptRun run(prompt, protocol, options, rows, caches);
       for (size_t r = 0; r < rows.size(); ++r) {
         if (!rows[r].runs()) {
           continue;
