@@ -21,7 +21,8 @@ models::RowSegment MakeSegment(int32_t num_layers, const KvCache& cache, const S
     segment.layer_begin = phase.layer_begin;
     segment.layer_end = phase.layer_end;
     segment.kv_tail = phase.selects_rows;
-    segment.from_stash = sequence.phase > 0;
+    segment.from_stash =
+        sequence.phase > 0 && !cache.starts_afresh(sequence.handle, sequence.phase);
     segment.ends_phase = sequence.phase_rows_done + rows.num_rows == phase_rows;
     HEADROOM_CHECK(sequence.phase_rows_done + rows.num_rows <= phase_rows);
   }
@@ -49,7 +50,7 @@ models::ForwardBatch& BatchBuilder::Build(int32_t num_layers, const KvCache& cac
     if (entry.choice == nullptr) {
       AddPrefill(cache, entry);
     } else {
-      AddDecode(entry);
+      AddDecode(cache, entry);
     }
     // Only a prompt's last row and a decode row have logits.
     const bool wants_logits =
@@ -71,19 +72,20 @@ void BatchBuilder::AddPrefill(const KvCache& cache, StepRows& rows) {
       cache.phase_rows(sequence.handle, sequence.phase)
           .subspan(static_cast<size_t>(sequence.phase_rows_done),
                    static_cast<size_t>(rows.num_rows));
+  const bool afresh = cache.starts_afresh(sequence.handle, sequence.phase);
+  auto next = static_cast<int32_t>(sequence.phase_rows_done);
   for (const int32_t position : positions) {
     batch_.token_ids.push_back(sequence.request->prompt_ids[static_cast<size_t>(position)]);
-    batch_.positions.push_back(position);
+    batch_.positions.push_back(afresh ? next++ : position);
   }
 }
 
-void BatchBuilder::AddDecode(StepRows& rows) {
+void BatchBuilder::AddDecode(const KvCache& cache, StepRows& rows) {
   const Choice& choice = *rows.choice;
   HEADROOM_CHECK(rows.num_rows == 1 && choice.num_generated() >= 1);
   // The logical position goes on after the prompt, whatever was evicted.
   batch_.token_ids.push_back(choice.generated.back());
-  batch_.positions.push_back(static_cast<int32_t>(rows.sequence->request->prompt_ids.size()) +
-                             choice.num_generated() - 1);
+  batch_.positions.push_back(cache.decode_begin(choice.handle) + choice.num_generated() - 1);
 }
 
 }  // namespace headroom::engine

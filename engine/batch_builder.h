@@ -1,8 +1,8 @@
 // A step's rows as a ForwardBatch.
 //
 // Segments of equal layer ranges stand side by side, ordered by where they begin and then by where
-// they end: rows [0, T), then [0, L), then [T, L). The rows that run a layer are then always one
-// contiguous block of the batch.
+// they end: rows [0, T), then [0, L), then [T, L). The rows that run a layer are then one contiguous
+// block of the batch, or a few where policies of different phases meet.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class BatchBuilder {
 
  private:
   void AddPrefill(const KvCache& cache, StepRows& rows);
-  void AddDecode(StepRows& rows);
+  void AddDecode(const KvCache& cache, StepRows& rows);
 
   models::ForwardBatch batch_;
 };

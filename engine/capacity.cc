@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/kv/prefill_plan.h"
+
 namespace headroom::engine {
 namespace {
 
@@ -35,16 +37,19 @@ Status CheckTokens(const Request& request, const EngineShape& shape) {
 Status ContextLengthError(int64_t max_context_tokens, int64_t prompt_tokens, int64_t new_tokens) {
   return OutOfRange(
       "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in "
-      "the prompt, {} in the completion). Please reduce the length of the prompt or the completion.",
+      "the prompt, {} in the completion). Please reduce the length of the prompt or the "
+      "completion.",
       max_context_tokens, static_cast<uint64_t>(prompt_tokens) + static_cast<uint64_t>(new_tokens),
       prompt_tokens, new_tokens);
 }
 
-PromptInfo PromptInfoOf(const Request& request) {
+PromptInfo PromptInfoOf(const Request& request, const TokenClasses& classes) {
   const auto num_tokens = static_cast<int32_t>(request.prompt_ids.size());
   // An unset or impossible content end means that nothing is known of the template.
   const bool known = request.content_end >= 1 && request.content_end <= num_tokens;
-  return {.num_tokens = num_tokens, .content_end = known ? request.content_end : num_tokens};
+  return {.num_tokens = num_tokens,
+          .content_end = known ? request.content_end : num_tokens,
+          .classes = ClassifyPrompt(classes, request.prompt_ids)};
 }
 
 int32_t NumLayersOf(const PrefillPhase& phase) {
@@ -59,8 +64,10 @@ StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
     return InvalidArgument("unknown kv_policy");
   }
   HEADROOM_RETURN_IF_ERROR(policy->Validate(request.kv));
+  HEADROOM_RETURN_IF_ERROR(policy->ValidateShape(request.kv, shape.kv));
 
-  const PromptInfo prompt = PromptInfoOf(request);
+  // No plan depends on the classes: they decide which slots win, never how many may.
+  const PromptInfo prompt = PromptInfoOf(request, /*classes=*/nullptr);
   const KvFootprint footprint =
       policy->Footprint(request.kv, shape.kv, prompt, request.stop.max_new_tokens);
   Capacity capacity;
@@ -74,12 +81,10 @@ StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
         capacity.peak_pages, footprint.prefill_peak_pages, steady_pages, shape.num_pages);
   }
 
-  const std::vector<PrefillPhase> phases = policy->PlanPhases(request.kv, shape.kv, prompt);
-  capacity.first_phase = phases.front();
-  capacity.rows_total = prompt.num_tokens;
-  if (phases.size() > 1) {
-    const int64_t propagated = policy->PlanTsp(request.kv, shape.kv, prompt).num_rows;
-    capacity.rows_total += propagated * static_cast<int64_t>(phases.size() - 1);
+  const PrefillPlan plan = MakePrefillPlan(*policy, request.kv, shape.kv, prompt);
+  capacity.first_phase = plan.phases.front();
+  for (const int32_t rows : plan.phase_rows) {
+    capacity.rows_total += rows;
   }
   return capacity;
 }

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "engine/kv/policy.h"
 #include "engine/request.h"
+#include "engine/token_classes.h"
 
 namespace headroom::engine {
 
@@ -15,6 +16,7 @@ struct EngineShape {
   int32_t vocab_size = 0;
   int32_t max_context_tokens = 0;
   int64_t num_pages = 0;
+  TokenClasses token_classes;  // [vocab_size]; null without a tokenizer
 };
 
 struct Capacity {
@@ -30,8 +32,8 @@ struct Capacity {
   }
 };
 
-// The prompt as policies see it.
-PromptInfo PromptInfoOf(const Request& request);
+// The prompt as policies see it; `classes` of the vocabulary may be null.
+PromptInfo PromptInfoOf(const Request& request, const TokenClasses& classes);
 
 // Layers that a row of the phase costs; at least 1.
 int32_t NumLayersOf(const PrefillPhase& phase);

@@ -64,7 +64,9 @@ struct Engine::Impl {
     shape = {.kv = the_cache.shape(),
              .vocab_size = the_model.config().vocab_size,
              .max_context_tokens = config.max_context_tokens,
-             .num_pages = config.limits.num_pages};
+             .num_pages = config.limits.num_pages,
+             .token_classes =
+                 tokenizer == nullptr ? nullptr : ClassifyVocabulary(*tokenizer)};
     HEADROOM_CHECK(shape.kv.num_layers == the_model.config().num_hidden_layers);
     stats.pages_total = config.limits.num_pages;
   }
@@ -192,7 +194,7 @@ void Engine::Impl::Admit(const std::vector<RequestId>& ids) {
     Sequence& sequence = sequences.AdmitFront();
     const Request& request = *sequence.request;
     HEADROOM_CHECK(request.id == id);
-    sequence.handle = cache.Open(request.kv, PromptInfoOf(request));
+    sequence.handle = cache.Open(request.kv, PromptInfoOf(request, shape.token_classes));
     sequence.state = Sequence::State::kPrefill;
     for (Choice& choice : sequence.choices) {
       if (request.sampling.repetition_penalty != 1.0f) {

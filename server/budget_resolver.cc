@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+
+#include "server/policy_options.h"
 
 namespace headroom::server {
 namespace {
 
+using engine::kPpm;
 using engine::KvDecode;
 using engine::KvPolicySpec;
-using engine::kPpm;
 
 // Policies of the design that this build does not have.
-constexpr std::array<std::string_view, 8> kUnbuiltPolicies = {
-    "h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer", "gemfilter", "fastgen", "adaptive"};
+constexpr std::array<std::string_view, 1> kUnbuiltPolicies = {"adaptive"};
 
 // A field's name as the client wrote it in this source.
 std::string ParamIn(const std::string& source, std::string_view name) {
@@ -50,8 +52,9 @@ class FieldReader {
     resolved_->asked.push_back({std::string(name), std::move(value_text), source_});
   }
 
-  std::optional<ApiError> Integer(std::string_view name, std::optional<int64_t> BudgetFields::*field,
-                                  int64_t least, int64_t most, std::optional<int64_t>* out) {
+  std::optional<ApiError> Integer(std::string_view name,
+                                  std::optional<int64_t> BudgetFields::*field, int64_t least,
+                                  int64_t most, std::optional<int64_t>* out) {
     *out = Take(name, field);
     if (!out->has_value()) {
       return std::nullopt;
@@ -111,8 +114,8 @@ class Resolver {
   std::variant<ResolvedBudget, ApiError> Run() {
     using Step = std::optional<ApiError> (Resolver::*)();
     for (Step step : {&Resolver::Unsupported, &Resolver::Budgets, &Resolver::Window,
-                      &Resolver::Settings, &Resolver::Policy, &Resolver::Decode,
-                      &Resolver::Strict}) {
+                      &Resolver::Settings, &Resolver::Policy, &Resolver::Recovery,
+                      &Resolver::Options, &Resolver::Decode, &Resolver::Strict}) {
       if (std::optional<ApiError> error = (this->*step)(); error.has_value()) {
         return *error;
       }
@@ -152,12 +155,10 @@ class Resolver {
   std::optional<ApiError> Window() {
     std::optional<int64_t> raw;
     std::optional<int64_t> content;
-    if (auto error =
-            reader_.Integer("kv_window", &BudgetFields::kv_window, 1, 256, &content)) {
+    if (auto error = reader_.Integer("kv_window", &BudgetFields::kv_window, 1, 256, &content)) {
       return error;
     }
-    if (auto error =
-            reader_.Integer("kv_window_raw", &BudgetFields::kv_window_raw, 1, 256, &raw)) {
+    if (auto error = reader_.Integer("kv_window_raw", &BudgetFields::kv_window_raw, 1, 256, &raw)) {
       return error;
     }
     if (raw.has_value() && content.has_value()) {
@@ -198,8 +199,8 @@ class Resolver {
       return error;
     }
     spec().sink_tokens = static_cast<int32_t>(value.value_or(spec().sink_tokens));
-    if (auto error = reader_.Integer("kv_min_prompt", &BudgetFields::kv_min_prompt, 0, kMaxTokens - 1,
-                                     &value)) {
+    if (auto error = reader_.Integer("kv_min_prompt", &BudgetFields::kv_min_prompt, 0,
+                                     kMaxTokens - 1, &value)) {
       return error;
     }
     spec().min_prompt = static_cast<int32_t>(value.value_or(spec().min_prompt));
@@ -232,11 +233,44 @@ class Resolver {
       resolved_.reasons.push_back("no_head_map");
     }
     const bool policy_alone = name.has_value() && !names_budget;
-    const int64_t open_retention =
-        policy_alone && spec().policy != "full" ? kPpm / 5 : kPpm;
+    const bool keeps_all = spec().policy == "full" || chosen().has_recovery();
+    const int64_t open_retention = policy_alone && !keeps_all ? kPpm / 5 : kPpm;
     const int64_t open_tsp = policy_alone && spec().policy == "fastkv" ? kPpm / 5 : kPpm;
     spec().retention_ppm = retention_.value_or(open_retention);
     spec().tsp_ppm = tsp_.value_or(open_tsp);
+    return std::nullopt;
+  }
+
+  const engine::KvPolicy& chosen() const { return *policies_.Find(resolved_.spec.policy); }
+
+  std::optional<ApiError> Recovery() {
+    std::optional<int64_t> recovery;
+    if (auto error = reader_.Ratio("kv_recovery", &BudgetFields::kv_recovery_ppm, &recovery)) {
+      return error;
+    }
+    const std::string param = reader_.Param("kv_recovery");
+    if (recovery.has_value() && !chosen().has_recovery()) {
+      return PolicyUnsupported(
+          fmt::format("{}: policy {} has no recovery target", param, spec().policy), param);
+    }
+    if (recovery == kPpm) {
+      return BadRequest("invalid_budget", fmt::format("{}: wanted a ratio in (0, 1)", param),
+                        param);
+    }
+    spec().recovery_ppm = recovery.value_or(spec().recovery_ppm);
+    if (chosen().has_recovery()) {
+      resolved_.applied_recovery = RatioText(spec().recovery_ppm);
+    }
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> Options() {
+    const auto options = reader_.Take("kv_options", &BudgetFields::kv_options);
+    const Status applied = ApplyPolicyOptions(options.value_or(std::vector<PolicyOption>()),
+                                              chosen(), &spec(), &resolved_.applied_options);
+    if (!applied.ok()) {
+      return BadRequest("invalid_budget", StatusMessage(applied), "kv_options");
+    }
     return std::nullopt;
   }
 
@@ -253,8 +287,7 @@ class Resolver {
   }
 
   std::optional<ApiError> Decode() {
-    const bool streams = spec().policy == "streaming";
-    spec().decode = streams ? KvDecode::kTyped : KvDecode::kGrow;
+    spec().decode = chosen().default_decode();
     if (const auto decode = reader_.Take("kv_decode", &BudgetFields::kv_decode)) {
       const std::string param = reader_.Param("kv_decode");
       if (*decode != "grow" && *decode != "typed") {
@@ -293,7 +326,10 @@ class Resolver {
       }
       resolved_.reasons.push_back("budget_conflict");
     }
-    if (spec().strict && engine::RetentionIsShort(spec(), prompt_tokens_)) {
+    const auto num_tokens = static_cast<int32_t>(
+        std::min<int64_t>(prompt_tokens_, std::numeric_limits<int32_t>::max()));
+    if (spec().strict &&
+        chosen().LeavesWhole(spec(), {.num_tokens = num_tokens, .content_end = num_tokens})) {
       return TooShort("kv_min_prompt", spec().min_prompt, "all of it would be kept");
     }
     if (spec().strict && engine::TspIsShort(spec(), prompt_tokens_)) {

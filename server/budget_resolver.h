@@ -28,6 +28,10 @@ struct ResolvedBudget {
     std::string source;
   };
   std::vector<Field> asked;
+  // Settings that only this policy reads, as applied: name ("kv_recovery", or a member of
+  // kv_options) and JSON literal.
+  std::optional<std::string> applied_recovery;
+  std::vector<std::pair<std::string, std::string>> applied_options;
   std::vector<std::string> reasons;  // known before prefill: no_head_map, budget_conflict, floor
 };
 

@@ -15,6 +15,13 @@
 
 namespace headroom::server {
 
+// One member of kv_options, as parsed.
+struct PolicyOption {
+  std::string name;
+  std::variant<bool, int64_t, double, std::string> value;
+  bool operator==(const PolicyOption&) const = default;
+};
+
 // The budget fields of one source (body or headers), values as parsed but not range-checked.
 // Ratios are parts per million.
 struct BudgetFields {
@@ -32,6 +39,9 @@ struct BudgetFields {
   std::optional<int64_t> tsp_min_prompt;
   std::optional<std::string> kv_decode;
   std::optional<bool> kv_strict;
+  std::optional<int64_t> kv_recovery_ppm;
+  // Members of kv_options, in order; never from a header.
+  std::optional<std::vector<PolicyOption>> kv_options;
   // Fields of policies that are not built yet; naming one is refused by name.
   std::vector<std::string> unsupported;
 };

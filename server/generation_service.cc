@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/capacity.h"
+#include "engine/kv/prefill_plan.h"
 #include "server/prompt_encoder.h"
 #include "server/sampling_validator.h"
 
@@ -63,14 +64,9 @@ std::optional<ApiError> GenerationService::Impl::CheckModel(
 std::optional<ApiError> GenerationService::Impl::CheckBudgetExact(
     const engine::PromptInfo& prompt, ResolvedBudget* budget) const {
   const engine::KvPolicySpec& spec = budget->spec;
-  const engine::KvPolicy& policy = *runtime.policies().Find(spec.policy);
-  const engine::KvModelShape& shape = runtime.shape();
-  bool overran = engine::TspApplies(spec, prompt.num_tokens) &&
-                 policy.PlanTsp(spec, shape, prompt).overran;
-  for (int32_t layer = 0; layer < shape.num_layers && !overran; ++layer) {
-    overran = policy.PlanPrefill(spec, shape, prompt, layer, prompt.num_tokens).overran;
-  }
-  if (!overran) {
+  const engine::PrefillPlan plan = engine::MakePrefillPlan(
+      *runtime.policies().Find(spec.policy), spec, runtime.shape(), prompt);
+  if (std::find(plan.reasons.begin(), plan.reasons.end(), "floor") == plan.reasons.end()) {
     return std::nullopt;
   }
   if (!spec.strict) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,19 @@ constexpr int64_t ScalePpm(int64_t ppm, int64_t count) { return ppm * count / kP
 
 enum class KvDecode : uint8_t { kGrow, kTyped };
 
+// Settings of single policies (`kv_options` on the wire). Each policy reads its own and ignores the
+// others; docs/kv-policies.md says what they do.
+struct KvPolicyOptions {
+  int64_t alpha_ppm = 200'000;         // adakv: share of a head's even part that is safe
+  int64_t recent_share_ppm = 500'000;  // h2o: share of the budget that is recent
+  bool count_normalised = false;       // h2o: sums are divided by the rows that see the column
+  int64_t fraction_ppm = 300'000;      // fastgen: heavy columns and window, each a share of N
+  bool all_rows = false;               // fastgen: choose and measure on every row, as the paper
+  int32_t filter_layer = -1;           // gemfilter: layer whose scores choose; -1: max(0, L/2 - 3)
+  bool flat = false;                   // pyramidinfer: every layer keeps the same share
+  uint64_t seed = 0;                   // random
+};
+
 // The applied request: names and defaults are resolved before it gets here.
 struct KvPolicySpec {
   std::string policy = "full";
@@ -27,6 +41,7 @@ struct KvPolicySpec {
   int64_t tsp_ppm = kPpm;                   // tau; 1 = off
   std::optional<int64_t> retention_tokens;  // mean per layer and head; the smaller wins
   std::optional<int64_t> tsp_tokens;        // the smaller wins
+  int64_t recovery_ppm = 950'000;           // theta, of the policies that have a mass target
   int32_t window = 8;
   bool window_raw = false;  // the window counts from the prompt's end, not from the last content
   kernels::PoolKind pool = kernels::PoolKind::kMax;
@@ -36,12 +51,18 @@ struct KvPolicySpec {
   int32_t tsp_min_prompt = 2048;      // shorter prompts run whole
   KvDecode decode = KvDecode::kGrow;  // kTyped for streaming
   bool strict = false;
+  KvPolicyOptions options;
 };
+
+// What a token is, whatever stands around it.
+enum class TokenClass : uint8_t { kOther, kSpecial, kPunctuation };
 
 // What a policy needs to know of one prompt; the same for every layer.
 struct PromptInfo {
   int32_t num_tokens = 0;   // N
   int32_t content_end = 0;  // one past the last content token; N without template information
+  // [N]; null: nothing is known, every token is kOther.
+  std::shared_ptr<const std::vector<TokenClass>> classes = nullptr;
 };
 
 // Entries per (layer, KV head) that rho and kv_retention_tokens leave of an N-token prompt: the

@@ -37,9 +37,16 @@ struct KvCache::Impl {
     return *sequences[static_cast<size_t>(handle)];
   }
 
-  int32_t Add(std::unique_ptr<KvSequence> sequence);  // its handle
   void RunMoves() { moves.Run(backend, arena, pool); }
+  std::unique_ptr<KvSequence> MakeSequence(const KvPolicySpec& spec,
+                                           const PromptInfo& prompt) const;
+  int32_t Add(std::unique_ptr<KvSequence> sequence);  // its handle
+  // Whether `source` kept what `wanted` scores with, and its winners fit the pool.
+  Status CheckSource(const KvSequence& source, const KvSequence& wanted,
+                     const std::string& policy) const;
   void FinishReceipt(KvSequence& sequence);
+  void AddColumns(const RowSegment& segment, int32_t layer, int32_t row_begin, const float* queries,
+                  int64_t stride);
 
   const KvCacheConfig config;
   kernels::Backend& backend;
@@ -82,10 +89,10 @@ StatusOr<std::unique_ptr<KvCache>> KvCache::Create(const KvCacheConfig& config,
   return std::unique_ptr<KvCache>(new KvCache(std::move(impl)));
 }
 
-int32_t KvCache::Open(const KvPolicySpec& spec, const PromptInfo& prompt) {
-  const KvPolicy* policy = impl_->policies.Find(spec.policy);
+std::unique_ptr<KvSequence> KvCache::Impl::MakeSequence(const KvPolicySpec& spec,
+                                                        const PromptInfo& prompt) const {
+  const KvPolicy* policy = policies.Find(spec.policy);
   HEADROOM_CHECK(policy != nullptr && prompt.num_tokens >= 1);
-  const KvModelShape& shape = impl_->shape;
   auto sequence = std::make_unique<KvSequence>();
   sequence->prompt = prompt;
   sequence->num_kv_heads = shape.num_kv_heads;
@@ -97,6 +104,7 @@ int32_t KvCache::Open(const KvPolicySpec& spec, const PromptInfo& prompt) {
   sequence->heads.resize(num_layers * static_cast<size_t>(shape.num_kv_heads));
   sequence->views.resize(sequence->heads.size());
   sequence->windows.resize(num_layers);
+  sequence->columns.resize(num_layers);
   sequence->layer_done.assign(num_layers, 0);
   sequence->rows.emplace_back(static_cast<size_t>(prompt.num_tokens));
   std::iota(sequence->rows.front().begin(), sequence->rows.front().end(), 0);
@@ -105,11 +113,7 @@ int32_t KvCache::Open(const KvPolicySpec& spec, const PromptInfo& prompt) {
   sequence->receipt.tsp_ppm = sequence->plan.tsp_ppm;
   sequence->receipt.reasons = sequence->plan.reasons;
   sequence->receipt.prompt_tokens = prompt.num_tokens;
-  return impl_->Add(std::move(sequence));
-}
-
-int32_t KvCache::Fork(int32_t sequence) {
-  return impl_->Add(ForkSequence(impl_->at(sequence), impl_->pool));
+  return sequence;
 }
 
 int32_t KvCache::Impl::Add(std::unique_ptr<KvSequence> sequence) {
@@ -121,6 +125,77 @@ int32_t KvCache::Impl::Add(std::unique_ptr<KvSequence> sequence) {
   free_handles.pop_back();
   sequences[static_cast<size_t>(handle)] = std::move(sequence);
   return handle;
+}
+
+int32_t KvCache::Open(const KvPolicySpec& spec, const PromptInfo& prompt) {
+  return impl_->Add(impl_->MakeSequence(spec, prompt));
+}
+
+int32_t KvCache::OpenSource(std::span<const KvPolicySpec> specs, const PromptInfo& prompt) {
+  std::unique_ptr<KvSequence> sequence = impl_->MakeSequence(KvPolicySpec(), prompt);
+  sequence->is_source = true;
+  ScoreNeeds& kept = sequence->plan.needs;
+  for (const KvPolicySpec& spec : specs) {
+    const KvPolicy* policy = impl_->policies.Find(spec.policy);
+    HEADROOM_CHECK(policy != nullptr);
+    const ScoreNeeds needs = policy->Needs(spec, impl_->shape, prompt);
+    kept.window_rows = std::max(kept.window_rows, std::min(needs.window_rows, prompt.num_tokens));
+    for (const ColumnNeeds& columns : needs.columns) {
+      if (std::find(kept.columns.begin(), kept.columns.end(), columns) == kept.columns.end()) {
+        kept.columns.push_back(columns);
+      }
+    }
+  }
+  return impl_->Add(std::move(sequence));
+}
+
+Status KvCache::Impl::CheckSource(const KvSequence& source, const KvSequence& wanted,
+                                  const std::string& policy) const {
+  if (wanted.plan.phases.size() > 1) {
+    return InvalidArgument(
+        "policy {} chooses rows while it reads: its prompt has to be read under it", policy);
+  }
+  const ScoreNeeds& kept = source.plan.needs;
+  if (wanted.plan.needs.window_rows > kept.window_rows) {
+    return InvalidArgument("policy {} scores with {} rows of queries; the source kept {}", policy,
+                           wanted.plan.needs.window_rows, kept.window_rows);
+  }
+  for (const ColumnNeeds& columns : wanted.plan.needs.columns) {
+    if (!source.SumsFromWindow(columns) &&
+        std::find(kept.columns.begin(), kept.columns.end(), columns) == kept.columns.end()) {
+      return InvalidArgument("policy {} scores with column sums that the source did not keep",
+                             policy);
+    }
+  }
+  const int64_t needed = DecodePages(wanted.plan, shape, wanted.decode_plans, 0);
+  if (needed > pool.num_free()) {
+    return ResourceExhausted("policy {} keeps up to {} pages; {} are free", policy, needed,
+                             pool.num_free());
+  }
+  return OkStatus();
+}
+
+StatusOr<int32_t> KvCache::OpenFrom(int32_t source, const KvPolicySpec& spec) {
+  const KvSequence& from = impl_->at(source);
+  HEADROOM_CHECK(from.is_source && from.decoding() && from.decoded_slots == 0);
+  std::unique_ptr<KvSequence> sequence = impl_->MakeSequence(spec, from.prompt);
+  HEADROOM_RETURN_IF_ERROR(impl_->CheckSource(from, *sequence, spec.policy));
+  const int64_t begin_ns = impl_->clock.NowNs();
+  for (size_t i = 0; i < from.heads.size(); ++i) {
+    sequence->heads[i] = from.heads[i].Share(impl_->pool);
+  }
+  for (int32_t layer = 0; layer < impl_->shape.num_layers; ++layer) {
+    impl_->finisher.FinishFrom(from, *sequence, layer);
+    sequence->layer_done[static_cast<size_t>(layer)] = 1;
+  }
+  sequence->compress_ns = impl_->clock.NowNs() - begin_ns;
+  ++sequence->phase;
+  impl_->FinishReceipt(*sequence);
+  return impl_->Add(std::move(sequence));
+}
+
+int32_t KvCache::Fork(int32_t sequence) {
+  return impl_->Add(ForkSequence(impl_->at(sequence), impl_->pool));
 }
 
 void KvCache::Close(int32_t sequence) {
@@ -145,18 +220,27 @@ std::span<const int32_t> KvCache::phase_rows(int32_t sequence, int32_t phase) co
   return of.rows[static_cast<size_t>(phase)];
 }
 
+bool KvCache::starts_afresh(int32_t sequence, int32_t phase) const {
+  const std::vector<PrefillPhase>& phases = impl_->at(sequence).plan.phases;
+  return phase > 0 && phases[static_cast<size_t>(phase) - 1].restarts;
+}
+
+int32_t KvCache::decode_begin(int32_t sequence) const {
+  return impl_->at(sequence).num_prompt_positions();
+}
+
 void KvCache::FinishPhase(int32_t sequence, int32_t phase) {
   KvSequence& of = impl_->at(sequence);
   HEADROOM_CHECK(!of.decoding() && phase == of.phase);
   const PrefillPhase& finished = of.current_phase();
   for (int32_t layer = finished.layer_begin; layer < finished.layer_end; ++layer) {
     HEADROOM_CHECK(of.layer_done[static_cast<size_t>(layer)] != 0);
+    if (finished.restarts) {
+      of.layer_done[static_cast<size_t>(layer)] = 0;
+    }
   }
-  if (phase > 0) {
-    // A phase that reads a stash and writes one would need two; none is planned so.
-    HEADROOM_CHECK(!finished.selects_rows);
-    of.stash.Clear();
-  }
+  // What the phase before it kept aside has been read by now.
+  of.stashes[static_cast<size_t>((phase + 1) % 2)].Clear();
   HEADROOM_CHECK(!finished.selects_rows || of.rows.size() == static_cast<size_t>(phase) + 2);
   ++of.phase;
   if (of.decoding()) {
@@ -304,7 +388,10 @@ const kernels::KvHeadView* KvCache::View(const RowSegment& segment, int32_t laye
 void KvCache::CaptureQueries(const RowSegment& segment, int32_t layer, const int32_t* positions,
                              const float* queries, int64_t stride) {
   KvSequence& sequence = impl_->at(segment.sequence);
-  if (!sequence.NeedsQueries(layer)) {
+  if (sequence.NeedsColumns(layer)) {
+    impl_->AddColumns(segment, layer, positions[0], queries, stride);
+  }
+  if (!sequence.NeedsWindow(layer)) {
     return;
   }
   const int32_t window_rows = sequence.WindowRowsOfPhase();
@@ -326,20 +413,56 @@ void KvCache::CaptureQueries(const RowSegment& segment, int32_t layer, const int
                   .num_rows = segment.num_rows - skipped});
 }
 
+// Column sums over more rows than the window holds: K of these rows is stored by now.
+void KvCache::Impl::AddColumns(const RowSegment& segment, int32_t layer, int32_t row_begin,
+                               const float* queries, int64_t stride) {
+  KvSequence& sequence = at(segment.sequence);
+  const std::vector<ColumnNeeds>& needs = sequence.plan.needs.columns;
+  std::vector<ColumnSums>& sums = sequence.columns[static_cast<size_t>(layer)];
+  sums.resize(needs.size());
+  std::vector<kernels::KvHeadView> views;
+  for (int32_t index = 0; index < sequence.num_kv_heads; ++index) {
+    const KvHead& head = sequence.head(layer, index);
+    views.push_back({.pages = head.pages().data(), .num_slots = head.length()});
+  }
+  for (size_t i = 0; i < needs.size(); ++i) {
+    if (!sequence.SumsFromWindow(needs[i])) {
+      AddColumnSums(backend, arena, config.attention_scale, views, needs[i],
+                    sequence.prompt.num_tokens,
+                    {.queries = queries,
+                     .stride = stride,
+                     .row_begin = row_begin,
+                     .num_rows = segment.num_rows},
+                    sums[i]);
+    }
+  }
+}
+
 void KvCache::StashRows(const RowSegment& segment, const int32_t* positions, const float* rows,
                         int64_t stride) {
   KvSequence& sequence = impl_->at(segment.sequence);
-  sequence.stash_phase = sequence.phase;
-  sequence.stash.Store(impl_->backend, impl_->config.hidden_size, sequence.RowIndex(positions[0]),
-                       segment.num_rows, rows, stride);
+  if (sequence.current_phase().restarts) {
+    return;  // nothing goes on from here: the next rows are embedded again
+  }
+  RowStash& stash = sequence.stashes[static_cast<size_t>(sequence.phase % 2)];
+  stash.Store(impl_->backend, impl_->config.hidden_size, sequence.RowIndex(positions[0]),
+              segment.num_rows, rows, stride);
 }
 
 void KvCache::LoadStash(const RowSegment& segment, const int32_t* positions, float* rows,
                         int64_t stride) {
   KvSequence& sequence = impl_->at(segment.sequence);
-  HEADROOM_CHECK(sequence.stash_phase == 0);  // there a row's index is its position
-  const std::vector<int32_t> indices(positions, positions + segment.num_rows);
-  sequence.stash.Load(impl_->backend, indices, rows, stride);
+  HEADROOM_CHECK(sequence.FromStash());
+  const std::vector<int32_t>& stashed = sequence.rows[static_cast<size_t>(sequence.phase) - 1];
+  std::vector<int32_t> indices;
+  auto found = stashed.begin();
+  for (int32_t row = 0; row < segment.num_rows; ++row) {
+    found = std::lower_bound(found, stashed.end(), positions[row]);
+    HEADROOM_CHECK(found != stashed.end() && *found == positions[row]);
+    indices.push_back(static_cast<int32_t>(found - stashed.begin()));
+  }
+  const RowStash& stash = sequence.stashes[static_cast<size_t>((sequence.phase - 1) % 2)];
+  stash.Load(impl_->backend, indices, rows, stride);
 }
 
 void KvCache::FinishLayer(const RowSegment& segment, int32_t layer) {
@@ -351,7 +474,10 @@ void KvCache::FinishLayer(const RowSegment& segment, int32_t layer) {
   } else {
     impl_->finisher.FinishLayer(sequence, layer);
   }
-  sequence.windows[static_cast<size_t>(layer)].Close(impl_->query_buffers);
+  if (!sequence.is_source) {
+    sequence.windows[static_cast<size_t>(layer)].Close(impl_->query_buffers);
+    sequence.columns[static_cast<size_t>(layer)].clear();
+  }
   sequence.compress_ns += impl_->clock.NowNs() - begin_ns;
 }
 

@@ -51,12 +51,27 @@ class KvCache final : public models::KvStore {
 
   // Opens a sequence and returns its handle. `spec` passed the policy's Validate.
   int32_t Open(const KvPolicySpec& spec, const PromptInfo& prompt);
+
+  // Opens a sequence under policy `full` that also keeps, of every layer, the queries and column
+  // sums that these specs score with. They stay until it closes: memory beside the pool.
+  int32_t OpenSource(std::span<const KvPolicySpec> specs, const PromptInfo& prompt);
+  // A new sequence that holds what the source's prompt would hold after a prefill under `spec`, bit
+  // for bit, without reading it again: heads that keep everything share the source's pages, the
+  // others are compacted into fresh ones. The source has been read and has decoded nothing; it can
+  // be used any number of times and closed at any time. The new sequence decodes.
+  // Errors: InvalidArgument (`spec` selects rows while it reads, or scores with what the source did
+  // not keep), ResourceExhausted (too few free pages).
+  StatusOr<int32_t> OpenFrom(int32_t source, const KvPolicySpec& spec);
   void Close(int32_t sequence);
 
   // The phases planned for the sequence, and the rows (prompt positions, ascending) of phase p:
   // phase 0 is 0..N-1; later phases exist once FinishPhase(p - 1) ran.
   std::span<const PrefillPhase> phases(int32_t sequence) const;
   std::span<const int32_t> phase_rows(int32_t sequence, int32_t phase) const;
+  // Whether the rows of phase p are a fresh prompt: row i is embedded at position i.
+  bool starts_afresh(int32_t sequence, int32_t phase) const;
+  // The position of the first decode row: N, or the number of rows that were started afresh.
+  int32_t decode_begin(int32_t sequence) const;
 
   // After the forward pass that held the last chunk of `phase`. After the last phase the sequence
   // decodes and its receipt is final.

@@ -25,17 +25,19 @@ Status CheckHead(const KvSequence& sequence, int32_t layer, int32_t kv_head) {
   if (!sequence.decoding()) {
     return OkStatus();
   }
-  const int64_t last = sequence.prompt.num_tokens - 1 + sequence.decoded_slots;
-  if (positions.empty() || positions.back() != last) {
+  const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
+  const HeadPlan* head_plan = plan.keep_all ? nullptr : &plan.heads[static_cast<size_t>(kv_head)];
+  // The prompt's last token may be gone where nothing recent is protected; a decoded one never.
+  const bool ends_with_prompt = head_plan == nullptr || head_plan->recent_slots > 0;
+  const int64_t last = sequence.num_prompt_positions() - 1 + sequence.decoded_slots;
+  if ((sequence.decoded_slots > 0 || ends_with_prompt) &&
+      (positions.empty() || positions.back() != last)) {
     return fault(fmt::format("ends at position {}, wanted {}",
                              positions.empty() ? -1 : positions.back(), last));
   }
-  const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
-  const int32_t sinks = plan.keep_all ? 0 : plan.heads[static_cast<size_t>(kv_head)].sink_slots;
-  const std::vector<int32_t>& rows =
-      sequence.plan.layer_slots[static_cast<size_t>(layer)] == sequence.prompt.num_tokens
-          ? sequence.rows.front()
-          : sequence.rows.back();
+  const int32_t sinks = head_plan == nullptr ? 0 : head_plan->sink_slots;
+  const auto phase = static_cast<size_t>(sequence.plan.layer_phases[static_cast<size_t>(layer)]);
+  const std::vector<int32_t>& rows = sequence.rows[phase];
   for (int32_t i = 0; i < sinks; ++i) {
     const size_t slot = static_cast<size_t>(i);
     if (slot >= positions.size() || positions[slot] != rows[slot]) {
@@ -47,19 +49,35 @@ Status CheckHead(const KvSequence& sequence, int32_t layer, int32_t kv_head) {
 
 }  // namespace
 
-bool KvSequence::NeedsQueries(int32_t layer) const {
-  if (decoding() || plan.window_rows == 0 || IsStored(layer)) {
+bool KvSequence::NeedsWindow(int32_t layer) const {
+  if (decoding() || plan.needs.window_rows == 0 || IsStored(layer)) {
     return false;
   }
-  const LayerPlan& layer_plan = plan.layers[static_cast<size_t>(layer)];
-  return IsTail(layer) ||
-         std::any_of(layer_plan.heads.begin(), layer_plan.heads.end(),
-                     [](const HeadPlan& head) { return head.score == ScoreKind::kWindow; });
+  if (is_source || IsTail(layer)) {
+    return true;
+  }
+  const std::vector<ColumnNeeds>& needed = plan.needs.columns;
+  if (NeedsColumns(layer) && std::any_of(needed.begin(), needed.end(), [this](const auto& each) {
+        return SumsFromWindow(each);
+      })) {
+    return true;
+  }
+  // Layers of a phase whose pages all go back are not scored.
+  const std::vector<HeadPlan>& plans = plan.layers[static_cast<size_t>(layer)].heads;
+  return !current_phase().restarts &&
+         std::any_of(plans.begin(), plans.end(), [](const HeadPlan& head) {
+           return head.score == ScoreKind::kWindow || head.score == ScoreKind::kWindowAllHeads;
+         });
+}
+
+bool KvSequence::NeedsColumns(int32_t layer) const {
+  return !decoding() && !plan.needs.columns.empty() &&
+         (is_source || !plan.layers[static_cast<size_t>(layer)].keep_all);
 }
 
 int32_t KvSequence::RowIndex(int32_t position) const {
-  if (phase == 0) {
-    return position;
+  if (phase == 0 || !FromStash()) {
+    return position;  // of a fresh prompt, too
   }
   const std::vector<int32_t>& list = current_rows();
   const auto found = std::lower_bound(list.begin(), list.end(), position);
@@ -68,7 +86,7 @@ int32_t KvSequence::RowIndex(int32_t position) const {
 }
 
 int32_t KvSequence::WindowRowsOfPhase() const {
-  return std::min(plan.window_rows, plan.phase_rows[static_cast<size_t>(phase)]);
+  return std::min(plan.needs.window_rows, plan.phase_rows[static_cast<size_t>(phase)]);
 }
 
 std::unique_ptr<KvSequence> ForkSequence(const KvSequence& source, PagePool& pool) {

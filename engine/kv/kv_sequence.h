@@ -1,11 +1,13 @@
 // The state of one open sequence of the KvCache. Plain data; KvCache keeps it consistent.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "engine/kv/budget.h"
+#include "engine/kv/column_sums.h"
 #include "engine/kv/kv_head.h"
 #include "engine/kv/policy.h"
 #include "engine/kv/prefill_buffers.h"
@@ -32,12 +34,17 @@ struct KvSequence {
   int32_t phase = 0;
   std::vector<std::vector<int32_t>> rows;  // [phases known so far], prompt positions, ascending
   std::vector<QueryWindow> windows;        // [num_layers]
-  RowStash stash;                          // by row index of the phase that wrote it
-  int32_t stash_phase = 0;                 // that phase
-  std::vector<uint8_t> layer_done;         // [num_layers], compacted or kept whole
+  std::vector<std::vector<ColumnSums>> columns;  // [num_layers][plan.needs.columns]
+  // Rows that wait below a layer, by row index of the phase that wrote them: a phase that reads
+  // those of the phase before it may write its own. Phase p writes stashes[p % 2].
+  std::array<RowStash, 2> stashes;
+  std::vector<uint8_t> layer_done;  // [num_layers], compacted or kept whole
   // What the TSP layer keeps of all rows that entered it, [num_kv_heads]; set when the rows are
   // selected, carried out when the next phase has passed that layer.
   std::vector<std::vector<int32_t>> tsp_layer_kept;
+  // Nothing is compacted, and queries and column sums of every layer stay until the sequence
+  // closes: others are opened from it.
+  bool is_source = false;
   int64_t compress_ns = 0;
   KvReceipt receipt;  // final when the sequence decodes
 
@@ -64,10 +71,25 @@ struct KvSequence {
   bool IsTail(int32_t layer) const {
     return current_phase().selects_rows && layer == current_phase().layer_end;
   }
+  // Whether the rows of the current phase come from a stash.
+  bool FromStash() const {
+    return phase > 0 && !plan.phases[static_cast<size_t>(phase) - 1].restarts;
+  }
+  // Whether rows of the prompt were chosen to be a prompt of their own.
+  bool restarted() const { return phase > 0 && FirstKeptPhase(plan) > 0; }
+  // Tokens of the prompt that is read in the end: positions go on from here.
+  int32_t num_prompt_positions() const {
+    return plan.phase_rows[static_cast<size_t>(FirstKeptPhase(plan))];
+  }
   // Whether K and V of `layer` were stored by the phase before.
-  bool IsStored(int32_t layer) const { return phase > 0 && layer == current_phase().layer_begin; }
-  // Whether this phase scores `layer`, and so needs its queries.
-  bool NeedsQueries(int32_t layer) const;
+  bool IsStored(int32_t layer) const { return FromStash() && layer == current_phase().layer_begin; }
+  // What scores of `layer` are computed in the current phase.
+  bool NeedsWindow(int32_t layer) const;
+  bool NeedsColumns(int32_t layer) const;
+  // Whether column sums are computed from the window's queries when the layer is finished.
+  bool SumsFromWindow(const ColumnNeeds& needs) const {
+    return needs.last_rows <= plan.needs.window_rows;
+  }
   // Index of a position in the current phase's rows.
   int32_t RowIndex(int32_t position) const;
   // Rows of queries that scoring reads in the current phase.

@@ -1,5 +1,6 @@
 #include "engine/kv/layer_finisher.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -7,30 +8,48 @@
 
 namespace headroom::engine {
 
-bool LayerFinisher::Score(const KvSequence& sequence, int32_t layer) {
-  if (!sequence.NeedsQueries(layer)) {
-    return false;
-  }
-  const int32_t num_slots = sequence.plan.phase_rows[static_cast<size_t>(sequence.phase)];
-  const int32_t window_rows = sequence.WindowRowsOfPhase();
-  const QueryWindow& window = sequence.windows[static_cast<size_t>(layer)];
-  HEADROOM_CHECK(window.is_full() && window.num_rows() == window_rows);
-  scores_.num_columns = num_slots - window_rows;
-  if (scores_.num_columns == 0) {
-    return false;
-  }
+void LayerFinisher::MakeViews(const KvSequence& sequence, int32_t layer) {
   views_.clear();
   for (int32_t index = 0; index < sequence.num_kv_heads; ++index) {
     const KvHead& head = sequence.head(layer, index);
-    HEADROOM_CHECK(head.length() == num_slots);
-    views_.push_back({.pages = head.pages().data(), .num_slots = num_slots});
+    views_.push_back({.pages = head.pages().data(), .num_slots = head.length()});
+  }
+}
+
+bool LayerFinisher::Score(const KvSequence& source, const KvSequence& sequence, int32_t layer) {
+  mass_ = nullptr;
+  if (sequence.NeedsColumns(layer)) {
+    MakeViews(sequence, layer);
+    ScoreColumns(source, sequence, layer);
+    return true;
+  }
+  if (!sequence.NeedsWindow(layer)) {
+    return false;
+  }
+  const int32_t num_slots = sequence.plan.phase_rows[static_cast<size_t>(sequence.phase)];
+  scores_.num_columns = num_slots - sequence.WindowRowsOfPhase();
+  if (scores_.num_columns == 0) {
+    return false;
+  }
+  MakeViews(sequence, layer);
+  ScoreWindow(source, sequence, layer);
+  return true;
+}
+
+void LayerFinisher::ScoreWindow(const KvSequence& source, const KvSequence& sequence,
+                                int32_t layer) {
+  const int32_t window_rows = sequence.WindowRowsOfPhase();
+  const QueryWindow& window = source.windows[static_cast<size_t>(layer)];
+  HEADROOM_CHECK(window.is_full() && window.num_rows() >= window_rows);
+  for (const kernels::KvHeadView& view : views_) {
+    HEADROOM_CHECK(view.num_slots == scores_.num_columns + window_rows);
   }
   visible_.resize(static_cast<size_t>(window_rows));
   std::iota(visible_.begin(), visible_.end(), scores_.num_columns + 1);
   const size_t size = views_.size() * static_cast<size_t>(scores_.num_columns);
   scores_.pooled.resize(size);
   scores_.raw.resize(size);
-  backend_.WindowScores({.queries = window.data(),
+  backend_.WindowScores({.queries = window.last(window_rows),
                          .query_stride = window.width(),
                          .num_window_rows = window_rows,
                          .visible = visible_.data(),
@@ -41,8 +60,43 @@ bool LayerFinisher::Score(const KvSequence& sequence, int32_t layer) {
                          .pool = sequence.pool,
                          .pool_width = sequence.pool_width,
                          .pooled = scores_.pooled.data(),
-                         .raw = scores_.raw.data()});
-  return true;
+                         .raw = scores_.raw.data(),
+                         .kind = sequence.plan.needs.window_kind});
+}
+
+const ColumnSums& LayerFinisher::Sums(const KvSequence& source, const KvSequence& sequence,
+                                      int32_t layer, const ColumnNeeds& needs,
+                                      ColumnSums& scratch) {
+  if (!source.SumsFromWindow(needs)) {
+    const std::vector<ColumnNeeds>& kept = source.plan.needs.columns;
+    const auto found = std::find(kept.begin(), kept.end(), needs);
+    HEADROOM_CHECK(found != kept.end());
+    return source.columns[static_cast<size_t>(layer)][static_cast<size_t>(found - kept.begin())];
+  }
+  const QueryWindow& window = source.windows[static_cast<size_t>(layer)];
+  const int32_t num_tokens = sequence.prompt.num_tokens;
+  const int32_t num_rows = std::min(needs.last_rows, num_tokens);
+  HEADROOM_CHECK(window.is_full() && window.num_rows() >= num_rows);
+  scratch = {};
+  AddColumnSums(backend_, arena_, attention_scale_, views_, needs, num_tokens,
+                {.queries = window.last(num_rows),
+                 .stride = window.width(),
+                 .row_begin = num_tokens - num_rows,
+                 .num_rows = num_rows},
+                scratch);
+  return scratch;
+}
+
+void LayerFinisher::ScoreColumns(const KvSequence& source, const KvSequence& sequence,
+                                 int32_t layer) {
+  const std::vector<HeadPlan>& heads = sequence.plan.layers[static_cast<size_t>(layer)].heads;
+  const std::vector<ColumnNeeds>& needs = sequence.plan.needs.columns;
+  const bool mean = heads.front().score == ScoreKind::kColumnMean;
+  const ColumnSums& heavy = Sums(source, sequence, layer, needs.front(), heavy_sums_);
+  ColumnsToScores(heavy, needs.front(), sequence.num_kv_heads, mean, scores_);
+  if (!heads.front().rungs.empty()) {
+    mass_ = needs.size() == 1 ? &heavy : &Sums(source, sequence, layer, needs.back(), mass_sums_);
+  }
 }
 
 void LayerFinisher::SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
@@ -51,10 +105,29 @@ void LayerFinisher::SelectSlots(const KvSequence& sequence, int32_t layer, bool 
   if (plan.keep_all) {
     return;
   }
-  kept.resize(plan.heads.size());
-  for (size_t head = 0; head < plan.heads.size(); ++head) {
-    executor_.SelectHead(plan.heads[head], sequence.plan.layer_slots[static_cast<size_t>(layer)],
-                         scored ? &scores_ : nullptr, static_cast<int32_t>(head), kept[head]);
+  executor_.SelectLayer(plan, sequence.plan.layer_slots[static_cast<size_t>(layer)],
+                        scored ? &scores_ : nullptr, kept);
+  if (mass_ != nullptr) {
+    ClimbLadders(sequence, layer, kept);
+  }
+}
+
+void LayerFinisher::ClimbLadders(const KvSequence& sequence, int32_t layer,
+                                 std::vector<std::vector<int32_t>>& kept) {
+  const std::vector<HeadPlan>& heads = sequence.plan.layers[static_cast<size_t>(layer)].heads;
+  const int32_t num_tokens = sequence.prompt.num_tokens;
+  LadderInput input = {
+      .num_slots = num_tokens,
+      .group_size = arena_.geometry.group_size,
+      .scores = &scores_,
+      .mass = mass_,
+      .num_mass_rows = NumObservedRows(sequence.plan.needs.columns.back(), num_tokens),
+      .classes = {}};
+  if (sequence.prompt.classes != nullptr) {
+    input.classes = *sequence.prompt.classes;
+  }
+  for (size_t head = 0; head < heads.size(); ++head) {
+    ladders_.Select(heads[head], input, static_cast<int32_t>(head), kept[head]);
   }
 }
 
@@ -75,28 +148,47 @@ void LayerFinisher::Compact(KvSequence& sequence, int32_t layer,
 
 void LayerFinisher::FinishLayer(KvSequence& sequence, int32_t layer) {
   HEADROOM_CHECK(sequence.layer_done[static_cast<size_t>(layer)] == 0);
-  if (sequence.IsStored(layer)) {
+  if (sequence.current_phase().restarts) {
+    Release(sequence, layer);
+  } else if (sequence.IsStored(layer)) {
     Compact(sequence, layer, sequence.tsp_layer_kept);
     sequence.tsp_layer_kept.clear();
-  } else {
-    const bool scored = Score(sequence, layer);
-    SelectSlots(sequence, layer, scored, kept_);
-    Compact(sequence, layer, kept_);
+  } else if (!sequence.is_source) {
+    FinishFrom(sequence, sequence, layer);
   }
   sequence.layer_done[static_cast<size_t>(layer)] = 1;
 }
 
+void LayerFinisher::FinishFrom(const KvSequence& source, KvSequence& sequence, int32_t layer) {
+  const bool scored = Score(source, sequence, layer);
+  SelectSlots(sequence, layer, scored, kept_);
+  Compact(sequence, layer, kept_);
+}
+
 void LayerFinisher::FinishTail(KvSequence& sequence, int32_t layer) {
-  HEADROOM_CHECK(sequence.rows.size() == static_cast<size_t>(sequence.phase) + 1);
-  const bool scored = Score(sequence, layer);
-  SelectSlots(sequence, layer, scored, sequence.tsp_layer_kept);
+  const auto phase = static_cast<size_t>(sequence.phase);
+  HEADROOM_CHECK(sequence.rows.size() == phase + 1);
+  const bool restarts = sequence.current_phase().restarts;
+  const bool scored = Score(sequence, sequence, layer);
+  if (restarts) {
+    Release(sequence, layer);
+  } else {
+    SelectSlots(sequence, layer, scored, sequence.tsp_layer_kept);
+  }
   std::vector<int32_t> selected;
-  executor_.SelectRows(sequence.plan.tsp, static_cast<int32_t>(sequence.current_rows().size()),
+  executor_.SelectRows(sequence.plan.selections[phase],
+                       static_cast<int32_t>(sequence.current_rows().size()),
                        scored ? &scores_ : nullptr, sequence.num_kv_heads, selected);
   for (int32_t& row : selected) {
     row = sequence.current_rows()[static_cast<size_t>(row)];
   }
   sequence.rows.push_back(std::move(selected));
+}
+
+void LayerFinisher::Release(KvSequence& sequence, int32_t layer) {
+  for (int32_t index = 0; index < sequence.num_kv_heads; ++index) {
+    sequence.head(layer, index).Clear(pool_);
+  }
 }
 
 }  // namespace headroom::engine

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/kv/column_sums.h"
 #include "engine/kv/kv_sequence.h"
+#include "engine/kv/ladder.h"
 #include "engine/kv/page_pool.h"
 #include "engine/kv/retention.h"
 #include "engine/kv/slot_moves.h"
@@ -23,7 +25,8 @@ class LayerFinisher {
         attention_scale_(attention_scale),
         pool_(pool),
         moves_(moves),
-        executor_(backend) {}
+        executor_(backend),
+        ladders_(backend) {}
 
   // `layer` holds every row of the current phase, and its attention has run.
   void FinishLayer(KvSequence& sequence, int32_t layer);
@@ -32,13 +35,28 @@ class LayerFinisher {
   // itself keeps. Its pages stay whole until the next phase's attention has read them.
   void FinishTail(KvSequence& sequence, int32_t layer);
 
+  // `sequence` holds all rows of a prompt whole, as `source` does; scores `layer` with the queries
+  // and sums of `source`, and compacts it.
+  void FinishFrom(const KvSequence& source, KvSequence& sequence, int32_t layer);
+
  private:
-  // Fills scores_; false when the layer needs none or the window is all there is.
-  bool Score(const KvSequence& sequence, int32_t layer);
+  void MakeViews(const KvSequence& sequence, int32_t layer);
+  // Fills scores_ with what `source` kept of the queries (itself while it prefills); false when the
+  // layer needs no scores or the window is all there is.
+  bool Score(const KvSequence& source, const KvSequence& sequence, int32_t layer);
+  void ScoreWindow(const KvSequence& source, const KvSequence& sequence, int32_t layer);
+  void ScoreColumns(const KvSequence& source, const KvSequence& sequence, int32_t layer);
+  // The sums of one table of the sequence: the source's own, or made from its window in `scratch`.
+  const ColumnSums& Sums(const KvSequence& source, const KvSequence& sequence, int32_t layer,
+                         const ColumnNeeds& needs, ColumnSums& scratch);
   // What each head of the layer keeps; nothing where the plan keeps all.
   void SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
                    std::vector<std::vector<int32_t>>& kept);
+  void ClimbLadders(const KvSequence& sequence, int32_t layer,
+                    std::vector<std::vector<int32_t>>& kept);
   void Compact(KvSequence& sequence, int32_t layer, const std::vector<std::vector<int32_t>>& kept);
+  // Nothing of the layer stays.
+  void Release(KvSequence& sequence, int32_t layer);
 
   kernels::Backend& backend_;
   const kernels::KvArena& arena_;
@@ -46,9 +64,13 @@ class LayerFinisher {
   PagePool& pool_;
   SlotMoves& moves_;
   RetentionExecutor executor_;
+  LadderExecutor ladders_;
 
   // Scratch, reused by every layer.
   LayerScores scores_;
+  ColumnSums heavy_sums_;                   // made from a window
+  ColumnSums mass_sums_;                    // made from a window
+  const ColumnSums* mass_ = nullptr;        // of the layer in hand, where it has ladders
   std::vector<int32_t> visible_;            // [window rows]
   std::vector<kernels::KvHeadView> views_;  // [num_kv_heads]
   std::vector<std::vector<int32_t>> kept_;  // [num_kv_heads]

@@ -22,32 +22,85 @@ struct KvModelShape {
 };
 
 // One leg of a prefill: rows R_p through layers [layer_begin, layer_end). Phase 0 runs all prompt
-// rows; R_{p+1} is chosen by PlanTsp after phase p's last chunk.
+// rows; R_{p+1} is chosen by PlanTsp after phase p's last chunk. Phases follow each other without a
+// gap in layers, but for one that starts afresh.
 struct PrefillPhase {
   int32_t layer_begin = 0;
   int32_t layer_end = 0;
   // Layer `layer_end` also gets K and V of every row of this phase, is scored with its queries, and
   // the rows that enter it are kept aside; the next phase starts there.
   bool selects_rows = false;
+  // With selects_rows: nothing of this phase stays. Its pages go back, no row is kept aside, and
+  // the chosen rows are a fresh prompt at positions 0..k-1 from layer 0 [GemFilter 2409.17422].
+  bool restarts = false;
 };
 
-enum class ScoreKind : uint8_t { kNone, kWindow };
+// What slots of a KV head are ordered by.
+enum class ScoreKind : uint8_t {
+  kNone,
+  kWindow,          // window scores of the head
+  kWindowAllHeads,  // window scores summed over the layer's KV heads: all heads keep one set
+  kColumnSum,       // column sums of the head, ScoreNeeds::columns[0]
+  kColumnMean,      // the same, each divided by the number of observing rows that see the slot
+};
+
+// One step of a ladder: what a head would keep, as a union of sets.
+struct Rung {
+  bool special = false;       // tokens of class kSpecial, beside the head's sinks
+  bool punctuation = false;   // tokens of class kPunctuation
+  int32_t heavy_entries = 0;  // so many more of the best columns, outside all the others
+  int32_t local_slots = 0;    // the last so many slots; each row's own window when mass is measured
+};
 
 // What one KV head keeps of the slots that its layer holds: the must-keep slots, then the best by
 // score until `num_entries` are kept. Slots are indices into the layer's rows, ascending by
 // position.
 struct HeadPlan {
-  int32_t num_entries = 0;   // in [must-keep count, num_slots]; all slots when equal to num_slots
-  int32_t sink_slots = 0;    // the first so many slots must stay
-  int32_t recent_slots = 0;  // the last so many slots must stay
-  ScoreKind score = ScoreKind::kNone;  // kNone: must-keep fills num_entries exactly
-  std::vector<int32_t> keep_slots;     // further must-keep slots, ascending; may be empty
+  // In [must-keep count, num_slots]; all slots when equal to num_slots. A head of a layer pool or
+  // with a ladder keeps at most so many.
+  int32_t num_entries = 0;
+  int32_t sink_slots = 0;                // the first so many slots must stay
+  int32_t recent_slots = 0;              // the last so many slots must stay
+  ScoreKind score = ScoreKind::kNone;    // kNone: must-keep fills num_entries exactly
+  std::vector<int32_t> keep_slots = {};  // further must-keep slots, ascending; may be empty
+  // Layer pools: the head's best so many, its must-keep slots among them, before heads compete.
+  int32_t safe_entries = 0;
+  // Not empty: the head keeps the first rung whose mass, of its neediest query head, is at least
+  // mass_target_ppm; all slots if none is. Masses come from ScoreNeeds::columns.back(), heavy
+  // columns from columns.front(); the other fields but sink_slots and `score` are not read.
+  std::vector<Rung> rungs = {};
+  int64_t mass_target_ppm = 0;
 };
 
+enum class KvPool : uint8_t { kHead, kLayer };
+
 struct LayerPlan {
-  bool keep_all = true;         // nothing is evicted and nothing is copied
-  std::vector<HeadPlan> heads;  // [num_kv_heads] when !keep_all
+  bool keep_all = true;              // nothing is evicted and nothing is copied
+  std::vector<HeadPlan> heads = {};  // [num_kv_heads] when !keep_all
   bool overran = false;  // must-keep sets were larger than the budget: the receipt says `floor`
+  // kHead: each head keeps its num_entries. kLayer: the heads keep pool_entries together; what
+  // their must-keep and safe slots leave goes to the best (head, slot) pairs.
+  KvPool pool = KvPool::kHead;
+  int32_t pool_entries = 0;
+};
+
+// Sums over query rows that a policy reads, [heads, slots] of one layer (kernels::ColumnScores).
+struct ColumnNeeds {
+  int32_t last_rows = 0;          // over the prompt's last so many rows
+  uint8_t rows_of_four = 0b1111;  // of them row i where bit (N - 1 - i) % 4 is set
+  kernels::ColumnKind kind = kernels::ColumnKind::kProbability;
+  bool per_query_head = false;  // else per KV head
+  int32_t near_slots = 0;       // > 0: also over each row's last so many slots alone
+  bool operator==(const ColumnNeeds&) const = default;
+};
+
+// What scoring a layer reads.
+struct ScoreNeeds {
+  int32_t window_rows = 0;  // queries of a phase's last so many rows are kept; 0: none
+  kernels::WindowScoreKind window_kind = kernels::WindowScoreKind::kSoftmax;
+  // Sums over no more than window_rows rows are computed from the kept queries at the end, the
+  // others as the rows pass. Only for policies with one phase.
+  std::vector<ColumnNeeds> columns = {};
 };
 
 // Rows that go on above the TSP layer: the protected ones, then the best until num_rows.
@@ -55,7 +108,7 @@ struct TspPlan {
   int32_t num_rows = 0;
   int32_t sink_slots = 0;
   int32_t recent_slots = 0;
-  std::vector<int32_t> keep_slots;  // further protected rows, ascending; may be empty
+  std::vector<int32_t> keep_slots = {};  // further protected rows, ascending; may be empty
   bool overran = false;
 };
 
@@ -83,8 +136,26 @@ class KvPolicy {
   // Refuses settings that this policy cannot use; the message names the field and both sides.
   virtual Status Validate(const KvPolicySpec& spec) const = 0;
 
-  // Rows of queries that scoring needs at the prompt's end; 0: none.
-  virtual int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const = 0;
+  // Refuses settings that a model of this shape cannot use.
+  virtual Status ValidateShape(const KvPolicySpec& spec, const KvModelShape& shape) const {
+    return OkStatus();
+  }
+
+  // Names of `kv_options` that this policy reads.
+  virtual std::vector<std::string> OptionNames() const { return {}; }
+
+  // Whether a recovery target (theta) takes the place of a retention.
+  virtual bool has_recovery() const { return false; }
+  // What decode does where the request does not say.
+  virtual KvDecode default_decode() const { return KvDecode::kGrow; }
+
+  // Whether something would be dropped, but the prompt is shorter than kv_min_prompt.
+  virtual bool LeavesWhole(const KvPolicySpec& spec, const PromptInfo& prompt) const {
+    return RetentionIsShort(spec, prompt.num_tokens);
+  }
+
+  virtual ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
+                           const PromptInfo& prompt) const = 0;
 
   virtual std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
                                                const PromptInfo& prompt) const = 0;
@@ -94,8 +165,9 @@ class KvPolicy {
                                 const PromptInfo& prompt, int32_t layer,
                                 int32_t num_slots) const = 0;
 
+  // The rows that follow phase `phase`, which selects rows.
   virtual TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape,
-                          const PromptInfo& prompt) const = 0;
+                          const PromptInfo& prompt, int32_t phase) const = 0;
 
   // Called once a sequence is decoding; the same for all its heads of this layer length.
   virtual DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
@@ -109,7 +181,7 @@ class KvPolicy {
 // The policies by wire name. Unknown name: null.
 class KvPolicyRegistry {
  public:
-  KvPolicyRegistry();  // full, streaming, fastkv
+  KvPolicyRegistry();  // those of policies/policies.h
   const KvPolicy* Find(const std::string& name) const;
   std::vector<std::string> Names() const;  // in the order they were added
   // Tests add their own; a policy of the same name is replaced.

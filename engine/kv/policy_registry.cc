@@ -8,7 +8,15 @@ namespace headroom::engine {
 KvPolicyRegistry::KvPolicyRegistry() {
   Add(MakeFullPolicy());
   Add(MakeStreamingPolicy());
+  Add(MakeH2oPolicy());
+  Add(MakeScissorhandsPolicy());
+  Add(MakeSnapKvPolicy());
+  Add(MakeAdaKvPolicy());
+  Add(MakePyramidInferPolicy());
+  Add(MakeGemFilterPolicy());
   Add(MakeFastKvPolicy());
+  Add(MakeFastGenPolicy());
+  Add(MakeRandomPolicy());
 }
 
 const KvPolicy* KvPolicyRegistry::Find(const std::string& name) const {

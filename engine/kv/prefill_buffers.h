@@ -41,7 +41,10 @@ class QueryWindow {
   bool is_full() const { return is_open() && num_captured_ == num_rows_; }
   int32_t num_rows() const { return num_rows_; }
   int64_t width() const { return width_; }
-  const float* data() const { return buffer_->floats(); }
+  // The last `count` rows, [count, width].
+  const float* last(int32_t count) const {
+    return buffer_->floats() + int64_t{num_rows_ - count} * width_;
+  }
 
   // Rows arrive in order: range.dst_begin is the number captured so far.
   void Capture(kernels::Backend& backend, const float* queries, int64_t stride,

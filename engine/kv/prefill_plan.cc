@@ -20,11 +20,15 @@ int64_t AppliedPpm(bool applies, int64_t count, int64_t ppm, int64_t num_tokens)
 
 void CheckPlan(const PrefillPlan& plan, const KvModelShape& shape) {
   HEADROOM_CHECK(!plan.phases.empty());
+  HEADROOM_CHECK(plan.needs.columns.empty() || plan.phases.size() == 1);
   int32_t layer = 0;
   for (size_t p = 0; p < plan.phases.size(); ++p) {
-    HEADROOM_CHECK(plan.phases[p].layer_begin == layer);
-    layer = plan.phases[p].layer_end;
-    HEADROOM_CHECK(plan.phases[p].selects_rows == (p + 1 < plan.phases.size()));
+    const PrefillPhase& phase = plan.phases[p];
+    HEADROOM_CHECK(phase.layer_begin == layer && phase.layer_end >= layer);
+    HEADROOM_CHECK(phase.selects_rows == (p + 1 < plan.phases.size()));
+    // Rows kept aside by an earlier phase would be gone after a restart.
+    HEADROOM_CHECK(!phase.restarts || (phase.selects_rows && p == 0));
+    layer = phase.restarts ? 0 : phase.layer_end;
   }
   HEADROOM_CHECK(layer == shape.num_layers);
   for (int32_t l = 0; l < shape.num_layers; ++l) {
@@ -34,15 +38,42 @@ void CheckPlan(const PrefillPlan& plan, const KvModelShape& shape) {
   }
 }
 
-void AddReasons(const KvPolicySpec& spec, const PromptInfo& prompt, PrefillPlan& plan) {
-  if (RetentionIsShort(spec, prompt.num_tokens) || TspIsShort(spec, prompt.num_tokens)) {
+void AddReasons(const KvPolicy& policy, const KvPolicySpec& spec, const PromptInfo& prompt,
+                PrefillPlan& plan) {
+  if (policy.LeavesWhole(spec, prompt) || TspIsShort(spec, prompt.num_tokens)) {
     plan.reasons.push_back("short_prompt");
   }
   const bool layer_overran = std::any_of(plan.layers.begin(), plan.layers.end(),
                                          [](const LayerPlan& layer) { return layer.overran; });
-  if (layer_overran || plan.tsp.overran) {
+  const bool rows_overran = std::any_of(plan.selections.begin(), plan.selections.end(),
+                                        [](const TspPlan& rows) { return rows.overran; });
+  if (layer_overran || rows_overran) {
     plan.reasons.push_back("floor");
   }
+}
+
+// Whether the rows of phase `p` come from those that the phase before kept aside.
+bool ReadsStash(const PrefillPlan& plan, size_t p) { return p > 0 && !plan.phases[p - 1].restarts; }
+
+// The most pages that heads which share a pool take together, each with `new_slots` more: all but
+// one slot of a page may be empty in each.
+int64_t PooledPages(const LayerPlan& layer, int64_t new_slots) {
+  const auto num_heads = static_cast<int64_t>(layer.heads.size());
+  const int64_t slots = layer.pool_entries + num_heads * (new_slots + kernels::kPageSize - 1);
+  return slots / kernels::kPageSize;
+}
+
+// The fewest slots that one head of `layer` holds after prefill, as KeptSlots says the most.
+int32_t LeastKeptSlots(const PrefillPlan& plan, int32_t layer, int32_t kv_head) {
+  const LayerPlan& layer_plan = plan.layers[static_cast<size_t>(layer)];
+  if (layer_plan.keep_all) {
+    return plan.layer_slots[static_cast<size_t>(layer)];
+  }
+  const HeadPlan& head = layer_plan.heads[static_cast<size_t>(kv_head)];
+  if (!head.rungs.empty()) {
+    return 0;
+  }
+  return layer_plan.pool == KvPool::kLayer ? head.safe_entries : head.num_entries;
 }
 
 // Pages of each layer while a prefill runs.
@@ -55,7 +86,7 @@ class PageReplay {
 
   void Run() {
     for (size_t p = 0; p < plan_.phases.size(); ++p) {
-      RunPhase(plan_.phases[p], p > 0, plan_.phase_rows[p]);
+      RunPhase(plan_.phases[p], ReadsStash(plan_, p), plan_.phase_rows[p]);
     }
   }
 
@@ -68,7 +99,7 @@ class PageReplay {
   }
 
   void RunPhase(const PrefillPhase& phase, bool from_stash, int32_t rows) {
-    // The first layer of a later phase holds every row of the phase before it already.
+    // The first layer of a phase that reads a stash holds every row of the phase before it already.
     const int32_t first = from_stash ? phase.layer_begin + 1 : phase.layer_begin;
     const int32_t last = phase.selects_rows ? phase.layer_end : phase.layer_end - 1;
     for (int32_t layer = first; layer <= last; ++layer) {
@@ -78,26 +109,36 @@ class PageReplay {
       if (layer >= first) {
         Set(layer, heads_ * PagesOf(rows));
       }
-      if (layer < phase.layer_end) {
+      if (phase.restarts) {
+        Set(layer, 0);
+      } else if (layer < phase.layer_end) {
         Compact(layer);
       }
     }
   }
 
   void Compact(int32_t layer) {
+    const LayerPlan& layer_plan = plan_.layers[static_cast<size_t>(layer)];
+    if (layer_plan.keep_all) {
+      return;
+    }
     const int32_t slots = plan_.layer_slots[static_cast<size_t>(layer)];
     int64_t fresh = 0;
-    int64_t old = 0;
-    for (int32_t head = 0; head < heads_; ++head) {
-      const int32_t kept = KeptSlots(plan_, layer, head);
-      if (kept < slots) {
-        fresh += PagesOf(kept);
-        old += PagesOf(slots);
-      }
+    int64_t after = 0;
+    for (const HeadPlan& head : layer_plan.heads) {
+      // A head that keeps everything is not copied; where scores decide, it may keep all but one.
+      const bool decided = layer_plan.pool == KvPool::kHead && head.rungs.empty();
+      const int32_t moved = decided && head.num_entries == slots ? 0 : head.num_entries;
+      fresh += PagesOf(std::min(moved, slots - 1));
+      after += PagesOf(head.num_entries);
     }
-    const int64_t before = pages_[static_cast<size_t>(layer)];
-    Set(layer, before + fresh);
-    Set(layer, before + fresh - old);
+    if (layer_plan.pool == KvPool::kLayer) {
+      const int64_t most = PooledPages(layer_plan, 0);
+      fresh = std::min(fresh, most);
+      after = std::min(after, most);
+    }
+    Set(layer, pages_[static_cast<size_t>(layer)] + fresh);
+    Set(layer, after);
   }
 
   const PrefillPlan& plan_;
@@ -124,23 +165,26 @@ PrefillPlan MakePrefillPlan(const KvPolicy& policy, const KvPolicySpec& spec,
   HEADROOM_CHECK(prompt.num_tokens >= 1);
   PrefillPlan plan;
   plan.phases = policy.PlanPhases(spec, shape, prompt);
-  plan.window_rows = std::min(policy.NumWindowRows(spec, prompt), prompt.num_tokens);
+  plan.needs = policy.Needs(spec, shape, prompt);
+  plan.needs.window_rows = std::min(plan.needs.window_rows, prompt.num_tokens);
   int32_t rows = prompt.num_tokens;
-  for (const PrefillPhase& phase : plan.phases) {
+  for (size_t p = 0; p < plan.phases.size(); ++p) {
     plan.phase_rows.push_back(rows);
-    if (phase.selects_rows) {
-      plan.tsp = policy.PlanTsp(spec, shape, prompt);
-      HEADROOM_CHECK(plan.tsp.num_rows >= 1 && plan.tsp.num_rows <= rows);
-      rows = plan.tsp.num_rows;
+    if (plan.phases[p].selects_rows) {
+      plan.selections.push_back(policy.PlanTsp(spec, shape, prompt, static_cast<int32_t>(p)));
+      HEADROOM_CHECK(plan.selections.back().num_rows >= 1 &&
+                     plan.selections.back().num_rows <= rows);
+      rows = plan.selections.back().num_rows;
     }
   }
+  auto phase = static_cast<size_t>(FirstKeptPhase(plan));
   for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
     // The layer that selects rows still stores K and V of every row that enters it.
-    size_t phase = 0;
     while (layer > plan.phases[phase].layer_end ||
            (layer == plan.phases[phase].layer_end && !plan.phases[phase].selects_rows)) {
       ++phase;
     }
+    plan.layer_phases.push_back(static_cast<int32_t>(phase));
     plan.layer_slots.push_back(plan.phase_rows[phase]);
     plan.layers.push_back(policy.PlanPrefill(spec, shape, prompt, layer, plan.phase_rows[phase]));
   }
@@ -150,8 +194,18 @@ PrefillPlan MakePrefillPlan(const KvPolicy& policy, const KvPolicySpec& spec,
                  RetentionEntries(spec, prompt.num_tokens), spec.retention_ppm, prompt.num_tokens);
   plan.tsp_ppm = AppliedPpm(TspApplies(spec, prompt.num_tokens), TspRows(spec, prompt.num_tokens),
                             spec.tsp_ppm, prompt.num_tokens);
-  AddReasons(spec, prompt, plan);
+  AddReasons(policy, spec, prompt, plan);
   return plan;
+}
+
+int32_t FirstKeptPhase(const PrefillPlan& plan) {
+  int32_t first = 0;
+  for (size_t p = 0; p < plan.phases.size(); ++p) {
+    if (plan.phases[p].restarts) {
+      first = static_cast<int32_t>(p) + 1;
+    }
+  }
+  return first;
 }
 
 int32_t KeptSlots(const PrefillPlan& plan, int32_t layer, int32_t kv_head) {
@@ -180,9 +234,14 @@ int64_t DecodePages(const PrefillPlan& plan, const KvModelShape& shape,
   int64_t pages = 0;
   size_t index = 0;
   for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
+    int64_t of_layer = 0;
     for (int32_t head = 0; head < shape.num_kv_heads; ++head, ++index) {
-      pages += DecodePages(decode[index], KeptSlots(plan, layer, head), new_slots);
+      of_layer += DecodePages(decode[index], KeptSlots(plan, layer, head), new_slots);
     }
+    const LayerPlan& layer_plan = plan.layers[static_cast<size_t>(layer)];
+    pages += layer_plan.pool == KvPool::kLayer
+                 ? std::min(of_layer, PooledPages(layer_plan, new_slots))
+                 : of_layer;
   }
   return pages;
 }
@@ -211,7 +270,7 @@ KvFootprint ReplayFootprint(const KvPolicy& policy, const KvPolicySpec& spec,
   for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
     for (int32_t head = 0; head < shape.num_kv_heads; ++head, ++index) {
       footprint.shared_pages +=
-          SharedPages(decode[index], KeptSlots(plan, layer, head), max_new_tokens);
+          SharedPages(decode[index], LeastKeptSlots(plan, layer, head), max_new_tokens);
     }
   }
   return footprint;

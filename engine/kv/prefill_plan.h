@@ -14,22 +14,27 @@
 namespace headroom::engine {
 
 struct PrefillPlan {
-  std::vector<PrefillPhase> phases;  // >= 1; layer ranges follow each other from 0 to L
-  std::vector<int32_t> phase_rows;   // [phases], rows that each phase runs
-  int32_t window_rows = 0;           // rows of queries that scoring reads; 0: none
-  std::vector<LayerPlan> layers;     // [num_layers]
-  std::vector<int32_t> layer_slots;  // [num_layers], slots of each head before compaction
-  TspPlan tsp;                       // when a phase selects rows
-  int64_t retention_ppm = kPpm;      // applied
-  int64_t tsp_ppm = kPpm;            // applied
-  std::vector<std::string> reasons;  // short_prompt, floor
+  std::vector<PrefillPhase> phases;   // >= 1; layer ranges follow each other from 0 to L
+  std::vector<int32_t> phase_rows;    // [phases], rows that each phase runs
+  std::vector<TspPlan> selections;    // [phases - 1], the rows that follow each phase
+  ScoreNeeds needs;                   // window_rows <= N
+  std::vector<LayerPlan> layers;      // [num_layers]
+  std::vector<int32_t> layer_slots;   // [num_layers], slots of each head before compaction
+  std::vector<int32_t> layer_phases;  // [num_layers], whose rows those are
+  int64_t retention_ppm = kPpm;       // applied
+  int64_t tsp_ppm = kPpm;             // applied
+  std::vector<std::string> reasons;   // short_prompt, floor
 };
+
+// The phase that starts the rows which stay: after the last restart, else 0.
+int32_t FirstKeptPhase(const PrefillPlan& plan);
 
 // `spec` passed policy.Validate; prompt.num_tokens >= 1.
 PrefillPlan MakePrefillPlan(const KvPolicy& policy, const KvPolicySpec& spec,
                             const KvModelShape& shape, const PromptInfo& prompt);
 
-// Slots that one head of `layer` holds after prefill.
+// The most slots that one head of `layer` holds after prefill: exact but for layer pools and
+// ladders, where scores decide.
 int32_t KeptSlots(const PrefillPlan& plan, int32_t layer, int32_t kv_head);
 
 // Pages that prefill holds at most, and pages with `new_slots` decoded slots in every head.

@@ -12,7 +12,7 @@
 
 namespace headroom::engine {
 
-// Window scores of one layer; slots at num_columns and above have none.
+// Scores of one layer; slots at num_columns and above have none.
 struct LayerScores {
   int32_t num_columns = 0;
   std::vector<float> pooled;  // [num_kv_heads, num_columns]
@@ -23,8 +23,12 @@ class RetentionExecutor {
  public:
   explicit RetentionExecutor(kernels::Backend& backend) : backend_(backend) {}
 
-  // The slots of one head that stay, ascending, plan.num_entries of them. `scores` may be null
-  // when the plan needs none.
+  // The slots of every head that stay, ascending; heads of plans with rungs are left as they are
+  // (LadderExecutor chooses for them). `scores` may be null when the plan needs none.
+  void SelectLayer(const LayerPlan& plan, int32_t num_slots, const LayerScores* scores,
+                   std::vector<std::vector<int32_t>>& kept);
+
+  // The slots of one head that stay, ascending, plan.num_entries of them.
   void SelectHead(const HeadPlan& plan, int32_t num_slots, const LayerScores* scores,
                   int32_t kv_head, std::vector<int32_t>& kept);
 
@@ -34,6 +38,11 @@ class RetentionExecutor {
                   int32_t num_kv_heads, std::vector<int32_t>& rows);
 
  private:
+  // Heads that share a pool: safe slots first, then the best pairs of head and slot.
+  void SelectFromPool(const LayerPlan& plan, int32_t num_slots, const LayerScores* scores,
+                      std::vector<std::vector<int32_t>>& kept);
+  // Adds up the heads' scores into pooled_sum_ and raw_sum_.
+  void SumHeads(const LayerScores& scores, int32_t num_kv_heads);
   void MarkKept(int32_t num_slots, int32_t sink_slots, int32_t recent_slots,
                 const std::vector<int32_t>& keep_slots);
   void Fill(int32_t num_slots, int32_t num_entries, const float* pooled, const float* raw,
@@ -41,6 +50,7 @@ class RetentionExecutor {
 
   kernels::Backend& backend_;
   std::vector<uint8_t> must_keep_;  // [num_slots]
+  std::vector<uint8_t> taken_;      // [num_kv_heads, num_columns], by a pool
   std::vector<int32_t> winners_;
   std::vector<float> pooled_sum_;  // [num_columns]
   std::vector<float> raw_sum_;     // [num_columns]

@@ -22,7 +22,7 @@ DecodingSequence SequenceRunner::Prefill(const PromptTokens& prompt,
   DecodingSequence sequence;
   sequence.handle =
       cache_.Open(spec, {.num_tokens = num_tokens, .content_end = prompt.content_end});
-  sequence.next_position = num_tokens;
+  sequence.next_position = cache_.decode_begin(sequence.handle);
   sequence.row_by_row = spec.decode != engine::KvDecode::kGrow;
   sequence.last_logits.resize(static_cast<size_t>(vocab_size()));
   const auto num_phases = static_cast<int32_t>(cache_.phases(sequence.handle).size());
@@ -46,12 +46,13 @@ int32_t SequenceRunner::RunChunk(const PromptTokens& prompt, int32_t phase_index
   segment.layer_begin = phase.layer_begin;
   segment.layer_end = phase.layer_end;
   segment.kv_tail = phase.selects_rows;
-  segment.from_stash = phase_index > 0;
+  const bool afresh = cache_.starts_afresh(sequence.handle, phase_index);
+  segment.from_stash = phase_index > 0 && !afresh;
   segment.ends_phase = begin + segment.num_rows == static_cast<int32_t>(rows.size());
   ForwardBatch batch;
   for (int32_t i = begin; i < begin + segment.num_rows; ++i) {
     const int32_t position = rows[static_cast<size_t>(i)];
-    batch.positions.push_back(position);
+    batch.positions.push_back(afresh ? i : position);
     batch.token_ids.push_back(prompt.ids[static_cast<size_t>(position)]);
   }
   if (segment.ends_phase && !phase.selects_rows) {

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "server/budget_resolver.h"
+#include "server/http/openai_budget.h"
 
 namespace headroom::server {
 namespace {
@@ -26,6 +27,23 @@ Status ReadRatio(const std::string& text, const char* flag, std::optional<int64_
   return OkStatus();
 }
 
+// As the body's kv_options would be read.
+Status ReadPolicyOptions(const std::string& text, BudgetFields* fields) {
+  if (text.empty()) {
+    return OkStatus();
+  }
+  const auto parsed = ParseJson(text);
+  if (!std::holds_alternative<Json>(parsed)) {
+    return InvalidArgument("--kv-options: wanted a JSON object");
+  }
+  const Json body = {{"kv_options", std::get<Json>(parsed)}};
+  ObjectReader reader(body, "");
+  ReadBudgetBody(reader, fields);
+  return reader.error().has_value()
+             ? InvalidArgument("--kv-options: wanted a JSON object of settings")
+             : OkStatus();
+}
+
 }  // namespace
 
 void AddRuntimeFlags(CLI::App* command, RuntimeFlags* flags) {
@@ -40,22 +58,24 @@ void AddRuntimeFlags(CLI::App* command, RuntimeFlags* flags) {
   command->add_option("--threads", options.threads, "compute threads; 0: the CPUs at hand")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
-  command->add_option("--kv-dtype", options.kv_dtype,
-                      "auto (cpu: bf16, ref: f32), f32 or bf16")
+  command->add_option("--kv-dtype", options.kv_dtype, "auto (cpu: bf16, ref: f32), f32 or bf16")
       ->capture_default_str();
-  command->add_option("--kv-memory-mib", options.kv_memory_mib,
-                      "memory of the KV pool; 0: up to eight full contexts, 40 % of free memory")
+  command
+      ->add_option("--kv-memory-mib", options.kv_memory_mib,
+                   "memory of the KV pool; 0: up to eight full contexts, 40 % of free memory")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
   command->add_option("--kv-pages", options.kv_pages, "pages of the KV pool, instead of its memory")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
-  command->add_option("--max-context", options.max_context,
-                      "longest prompt plus answer; 0: the model's")
+  command
+      ->add_option("--max-context", options.max_context,
+                   "longest prompt plus answer; 0: the model's")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 30));
-  command->add_option("--tsp-layer", options.tsp_layer,
-                      "layer above which tsp_ratio acts; -1: max(0, layers / 2 - 1)")
+  command
+      ->add_option("--tsp-layer", options.tsp_layer,
+                   "layer above which tsp_ratio acts; -1: max(0, layers / 2 - 1)")
       ->capture_default_str()
       ->check(CLI::Range(-1, 4096));
   command->add_option("--max-batch-rows", options.max_batch_rows, "rows of one step")
@@ -67,8 +87,9 @@ void AddRuntimeFlags(CLI::App* command, RuntimeFlags* flags) {
   command->add_option("--max-queued", options.max_queued, "requests that may wait")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--step-time-ms", options.step_time_ms,
-                      "aim for a step while others decode; prompts are cut to fit")
+  command
+      ->add_option("--step-time-ms", options.step_time_ms,
+                   "aim for a step while others decode; prompts are cut to fit")
       ->capture_default_str()
       ->check(CLI::Range(1, 60000));
   command->add_flag("--check-invariants", options.check_invariants,
@@ -79,8 +100,7 @@ void AddRuntimeFlags(CLI::App* command, RuntimeFlags* flags) {
 
 Status FinishRuntimeFlags(const RuntimeFlags& flags) {
   if (flags.options.model.empty()) {
-    return InvalidArgument(
-        "model: wanted a GGUF file, a Hugging Face directory or builtin:NAME");
+    return InvalidArgument("model: wanted a GGUF file, a Hugging Face directory or builtin:NAME");
   }
   const std::string& level = flags.log_level;
   if (level == "debug") {
@@ -98,7 +118,9 @@ Status FinishRuntimeFlags(const RuntimeFlags& flags) {
 }
 
 void AddBudgetFlags(CLI::App* command, BudgetFlags* flags) {
-  command->add_option("--kv-policy", flags->policy, "full, streaming or fastkv");
+  command->add_option("--kv-policy", flags->policy,
+                      "full, streaming, h2o, scissorhands, snapkv, adakv, pyramidinfer, gemfilter, "
+                      "fastkv, fastgen or random");
   command->add_option("--kv-retention", flags->retention,
                       "share of the prompt's KV entries to keep, (0, 1]");
   command->add_option("--tsp-ratio", flags->tsp_ratio,
@@ -113,6 +135,10 @@ void AddBudgetFlags(CLI::App* command, BudgetFlags* flags) {
   command->add_option("--kv-sink-tokens", flags->sink_tokens, "always kept at the front");
   command->add_option("--kv-min-prompt", flags->min_prompt, "shorter prompts keep everything");
   command->add_option("--tsp-min-prompt", flags->tsp_min_prompt, "shorter prompts run whole");
+  command->add_option("--kv-recovery", flags->recovery,
+                      "attention that fastgen's heads keep at least, (0, 1)");
+  command->add_option("--kv-options", flags->options,
+                      "settings of the policy alone, a JSON object: {\"alpha\": 0.5}");
   command->add_option("--kv-decode", flags->decode, "grow or typed");
   command->add_flag("--kv-strict", flags->strict, "refuse instead of deviating");
 }
@@ -120,9 +146,10 @@ void AddBudgetFlags(CLI::App* command, BudgetFlags* flags) {
 StatusOr<BudgetFields> ToBudgetFields(const BudgetFlags& flags) {
   BudgetFields fields;
   fields.kv_policy = Named(flags.policy);
-  HEADROOM_RETURN_IF_ERROR(
-      ReadRatio(flags.retention, "--kv-retention", &fields.kv_retention_ppm));
+  HEADROOM_RETURN_IF_ERROR(ReadRatio(flags.retention, "--kv-retention", &fields.kv_retention_ppm));
   HEADROOM_RETURN_IF_ERROR(ReadRatio(flags.tsp_ratio, "--tsp-ratio", &fields.tsp_ratio_ppm));
+  HEADROOM_RETURN_IF_ERROR(ReadRatio(flags.recovery, "--kv-recovery", &fields.kv_recovery_ppm));
+  HEADROOM_RETURN_IF_ERROR(ReadPolicyOptions(flags.options, &fields));
   fields.kv_retention_tokens = Named(flags.retention_tokens);
   fields.tsp_tokens = Named(flags.tsp_tokens);
   fields.kv_window = Named(flags.window);

@@ -34,6 +34,8 @@ struct BudgetFlags {
   int64_t sink_tokens = -1;
   int64_t min_prompt = -1;
   int64_t tsp_min_prompt = -1;
+  std::string recovery;
+  std::string options;  // a JSON object
   std::string decode;
   bool strict = false;
 };

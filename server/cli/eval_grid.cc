@@ -88,6 +88,7 @@ StatusOr<EvalRow> ResolveRow(const std::string& policy, const Budget& budget,
   fields.kv_policy = policy;
   fields.kv_retention_ppm = budget.retention_ppm;
   fields.tsp_ratio_ppm = budget.tsp_ppm;
+  fields.kv_recovery_ppm = budget.theta_ppm;
   // Documents have many lengths, and eval's short-prompt thresholds are 0 unless named.
   const auto resolved = ResolveBudget(fields, {}, policies, /*prompt_tokens=*/INT32_MAX);
   if (const auto* error = std::get_if<ApiError>(&resolved)) {

@@ -29,6 +29,7 @@ constexpr IntegerField kIntegerFields[] = {
 constexpr IntegerField kRatioFields[] = {
     {"kv_retention", &BudgetFields::kv_retention_ppm},
     {"tsp_ratio", &BudgetFields::tsp_ratio_ppm},
+    {"kv_recovery", &BudgetFields::kv_recovery_ppm},
 };
 
 struct TextField {
@@ -42,7 +43,7 @@ constexpr TextField kTextFields[] = {
 };
 
 // Settings of policies that this server does not have.
-constexpr const char* kUnbuiltFields[] = {"kv_recovery", "kv_mode", "kv_scope", "kv_head_check"};
+constexpr const char* kUnbuiltFields[] = {"kv_mode", "kv_scope", "kv_head_check"};
 
 ApiError InvalidBudget(const std::string& param, const char* wanted) {
   return BadRequest("invalid_budget", fmt::format("{}: wanted {}", param, wanted), param);
@@ -61,6 +62,30 @@ void ReadRatio(ObjectReader& reader, const IntegerField& field, BudgetFields* fi
     return reader.Refuse(InvalidBudget(field.name, kRatioWanted));
   }
   fields->*(field.member) = ppm;
+}
+
+// False where a value is neither a bool, a number nor a string.
+bool ReadOptions(const Json& options, std::optional<std::vector<PolicyOption>>* out) {
+  out->emplace();
+  for (const auto& [name, value] : options.items()) {
+    PolicyOption& option = (*out)->emplace_back();
+    option.name = name;
+    if (value.is_boolean()) {
+      option.value = value.get<bool>();
+    } else if (value.is_number_unsigned() &&
+               value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
+      option.value = value.get<double>();
+    } else if (value.is_number_integer()) {
+      option.value = value.get<int64_t>();
+    } else if (value.is_number()) {
+      option.value = value.get<double>();
+    } else if (value.is_string()) {
+      option.value = value.get<std::string>();
+    } else {
+      return false;
+    }
+  }
+  return true;
 }
 
 // An integer as text: digits only.
@@ -158,11 +183,8 @@ void ReadBudgetBody(ObjectReader& reader, BudgetFields* fields) {
   if (const Json* options = reader.Find("kv_options")) {
     if (!options->is_object()) {
       reader.Fail("kv_options", "an object");
-    } else if (!options->empty()) {
-      reader.Refuse(BadRequest("invalid_budget",
-                               "kv_options: the policies of this server have no settings of their "
-                               "own",
-                               "kv_options"));
+    } else if (!ReadOptions(*options, &fields->kv_options)) {
+      reader.Refuse(InvalidBudget("kv_options", "true, false, numbers or names as values"));
     }
   }
 }

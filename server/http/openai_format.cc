@@ -172,6 +172,12 @@ Json ReceiptJson(const ResolvedBudget& budget, const engine::KvReceipt& receipt)
   applied["kv_min_prompt"] = spec.min_prompt;
   applied["tsp_min_prompt"] = spec.tsp_min_prompt;
   applied["kv_decode"] = spec.decode == engine::KvDecode::kTyped ? "typed" : "grow";
+  if (budget.applied_recovery.has_value()) {
+    applied["kv_recovery"] = Json::parse(*budget.applied_recovery, nullptr, false);
+  }
+  for (const auto& [name, value_text] : budget.applied_options) {
+    applied["kv_options"][name] = Json::parse(value_text, nullptr, false);
+  }
   json["applied"] = std::move(applied);
   json["sources"] = std::move(sources);
   std::vector<std::string> reasons = budget.reasons;

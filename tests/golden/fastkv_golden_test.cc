@@ -155,8 +155,8 @@ void CheckLayerCase(const json& golden, const std::vector<float>& k, const std::
     EXPECT_TRUE(SameButForTies(kept, golden["kept"][head], HeadScores(scores, head)))
         << "kv head " << head;
   }
-  executor.SelectRows(policy->PlanTsp(spec, shape, prompt), num_tokens, &scores, shape.num_kv_heads,
-                      kept);
+  executor.SelectRows(policy->PlanTsp(spec, shape, prompt, 0), num_tokens, &scores,
+                      shape.num_kv_heads, kept);
   EXPECT_TRUE(SameButForTies(kept, golden["tsp"], SummedScores(scores, plan.heads.size())));
 }
 
@@ -192,9 +192,9 @@ class ForcedTspPolicy final : public engine::KvPolicy {
   Status Validate(const engine::KvPolicySpec& spec) const override {
     return inner_->Validate(spec);
   }
-  int32_t NumWindowRows(const engine::KvPolicySpec& spec,
-                        const engine::PromptInfo& prompt) const override {
-    return inner_->NumWindowRows(spec, prompt);
+  engine::ScoreNeeds Needs(const engine::KvPolicySpec& spec, const engine::KvModelShape& shape,
+                           const engine::PromptInfo& prompt) const override {
+    return inner_->Needs(spec, shape, prompt);
   }
   std::vector<engine::PrefillPhase> PlanPhases(const engine::KvPolicySpec& spec,
                                                const engine::KvModelShape& shape,
@@ -207,7 +207,7 @@ class ForcedTspPolicy final : public engine::KvPolicy {
     return inner_->PlanPrefill(spec, shape, prompt, layer, num_slots);
   }
   engine::TspPlan PlanTsp(const engine::KvPolicySpec& spec, const engine::KvModelShape& shape,
-                          const engine::PromptInfo& prompt) const override {
+                          const engine::PromptInfo& prompt, int32_t phase) const override {
     engine::TspPlan plan;
     plan.num_rows = static_cast<int32_t>(rows.size());
     plan.keep_slots = rows;

@@ -165,8 +165,7 @@ void Print(const char* what, const Fidelity& fidelity) {
 
 // Activations of 16 bits leave nothing but f32 rounding; a bf16 KV cache is what remains.
 TEST_F(FidelityTest, QuantisedCoreStaysNearTheReference) {
-  const auto results =
-      Measure(model_.weights, {kernels::KvDType::kF32, kernels::KvDType::kBF16});
+  const auto results = Measure(model_.weights, {kernels::KvDType::kF32, kernels::KvDType::kBF16});
   Print("core Q, KV f32", results[0]);
   Print("core Q, KV bf16", results[1]);
   EXPECT_LE(results[0].mean_kl, 1e-5);

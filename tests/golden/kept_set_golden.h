@@ -43,20 +43,23 @@ inline json ReadJson(const std::string& path) {
   return json::parse(file);
 }
 
-// Whether two ascending selections of equal size differ only in ties at the cut. `scores` covers
-// the slots that compete; the others are in both.
-inline ::testing::AssertionResult SameButForTies(const std::vector<int32_t>& got,
-                                                 const std::vector<int32_t>& wanted,
-                                                 const std::vector<float>& scores) {
-  if (got.size() != wanted.size()) {
-    return ::testing::AssertionFailure() << got.size() << " slots, wanted " << wanted.size();
-  }
+// The worst score of a selection. `scores` covers the slots that compete.
+inline double CutOf(const std::vector<int32_t>& selected, const std::vector<float>& scores) {
   double cut = INFINITY;
-  for (const int32_t slot : wanted) {
+  for (const int32_t slot : selected) {
     if (static_cast<size_t>(slot) < scores.size()) {
       cut = std::min(cut, double{scores[static_cast<size_t>(slot)]});
     }
   }
+  return cut;
+}
+
+// Whether two ascending selections differ only in slots that score as one of the cuts does. The
+// slots that do not compete are in both.
+inline ::testing::AssertionResult DifferOnlyAt(const std::vector<double>& cuts,
+                                               const std::vector<int32_t>& got,
+                                               const std::vector<int32_t>& wanted,
+                                               const std::vector<float>& scores) {
   std::vector<int32_t> different;
   std::set_symmetric_difference(got.begin(), got.end(), wanted.begin(), wanted.end(),
                                 std::back_inserter(different));
@@ -65,12 +68,24 @@ inline ::testing::AssertionResult SameButForTies(const std::vector<int32_t>& got
       return ::testing::AssertionFailure() << "window slot " << slot << " in one set only";
     }
     const double score = double{scores[static_cast<size_t>(slot)]};
-    if (std::abs(score - cut) > kTieTolerance * std::abs(cut)) {
+    if (std::none_of(cuts.begin(), cuts.end(), [&](double cut) {
+          return std::abs(score - cut) <= kTieTolerance * std::abs(cut);
+        })) {
       return ::testing::AssertionFailure()
-             << "slot " << slot << " has score " << score << ", the cut is at " << cut;
+             << "slot " << slot << " has score " << score << ", the cut is at " << cuts.back();
     }
   }
   return ::testing::AssertionSuccess();
+}
+
+// The same for selections of equal size with one cut.
+inline ::testing::AssertionResult SameButForTies(const std::vector<int32_t>& got,
+                                                 const std::vector<int32_t>& wanted,
+                                                 const std::vector<float>& scores) {
+  if (got.size() != wanted.size()) {
+    return ::testing::AssertionFailure() << got.size() << " slots, wanted " << wanted.size();
+  }
+  return DifferOnlyAt({CutOf(wanted, scores)}, got, wanted, scores);
 }
 
 inline std::vector<float> HeadScores(const LayerScores& scores, size_t head) {
@@ -87,7 +102,8 @@ inline std::vector<float> SummedScores(const LayerScores& scores, size_t num_hea
   return sum;
 }
 
-// Keeps the scores of every layer, in order of the layers.
+// Keeps the scores of every layer, in order of the layers; of column sums their means over the rows
+// that see the column, where one call covers the whole prompt.
 class ScoreKeeper final : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -98,6 +114,18 @@ class ScoreKeeper final : public ForwardingBackend {
     scores.push_back({.num_columns = params.num_columns,
                       .pooled = {params.pooled, params.pooled + size},
                       .raw = {params.raw, params.raw + size}});
+  }
+  void ColumnScores(const kernels::ColumnScoresParams& params) override {
+    ForwardingBackend::ColumnScores(params);
+    LayerScores layer;
+    layer.num_columns = params.heads[0].num_slots;
+    for (const int64_t* sums : params.sums) {
+      for (int32_t slot = 0; slot < layer.num_columns; ++slot) {
+        layer.pooled.push_back(
+            static_cast<float>(static_cast<double>(sums[slot]) / (layer.num_columns - slot)));
+      }
+    }
+    scores.push_back(std::move(layer));
   }
   std::vector<LayerScores> scores;
 };

@@ -40,8 +40,8 @@ std::vector<GoldenPrompt> LoadPrompts(const std::string& directory, size_t vocab
   logits.seekg(10 + header_bytes);
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line);
-    GoldenPrompt prompt{json["name"], json["text"], json["ids"], json["greedy_ids"],
-                        json["top2_gaps"], std::vector<float>(vocab_size)};
+    GoldenPrompt prompt{json["name"],       json["text"],      json["ids"],
+                        json["greedy_ids"], json["top2_gaps"], std::vector<float>(vocab_size)};
     logits.read(reinterpret_cast<char*>(prompt.last_logits.data()),
                 static_cast<std::streamsize>(vocab_size * sizeof(float)));
     prompts.push_back(std::move(prompt));

@@ -39,13 +39,16 @@ def post(server, path, fields, headers=None):
     ({"response_format": {"type": 5}}, 400, "unsupported_parameter", "response_format"),
     ({"tools": [{"type": "function"}]}, 400, "unsupported_parameter", "tools"),
     ({"kv_policy": "magic"}, 400, "invalid_budget", "kv_policy"),
-    ({"kv_policy": "snapkv"}, 400, "policy_unsupported", "kv_policy"),
+    ({"kv_policy": "adaptive"}, 400, "policy_unsupported", "kv_policy"),
+    ({"kv_policy": "adakv", "kv_options": {"canary": 1}}, 400, "invalid_budget", "kv_options"),
+    ({"kv_policy": "gemfilter", "tsp_ratio": 0.5}, 400, "policy_unsupported", "kv_policy"),
     ({"kv_retention": 0}, 400, "invalid_budget", "kv_retention"),
     ({"kv_retention": 1.01}, 400, "invalid_budget", "kv_retention"),
     ({"kv_retention": 0.1234567}, 400, "invalid_budget", "kv_retention"),
     ({"kv_window": 8, "kv_window_raw": 8}, 400, "invalid_budget", "kv_window_raw"),
     ({"kv_policy": "full", "kv_retention": 0.5}, 400, "policy_unsupported", "kv_policy"),
-    ({"kv_recovery": 0.9}, 400, "unsupported_parameter", "kv_recovery"),
+    ({"kv_recovery": 0.9}, 400, "policy_unsupported", "kv_recovery"),
+    ({"kv_scope": "layer"}, 400, "unsupported_parameter", "kv_scope"),
     ({"kv_retention": 0.5, "kv_strict": True}, 400, "budget_not_exact", "kv_strict"),
 ])
 def test_faults_are_statuses_streamed_or_not(tiny, path, stream, fields, status, code, param):

@@ -63,20 +63,31 @@ int32_t TspLayerOf(int32_t shape_index) { return shape_index == 0 ? 0 : 1; }
 KvPolicySpec DrawSpec(Draws& draws, int32_t num_prompt) {
   KvPolicySpec spec = MakeRequest(0, 1, 1).kv;
   spec.policy =
-      std::string(draws.Pick({"full", "streaming", "fastkv", "fastkv", "ragged", "ragged"}));
+      std::string(draws.Pick({"full", "streaming", "h2o", "scissorhands", "snapkv", "adakv",
+                              "adakv", "pyramidinfer", "pyramidinfer", "gemfilter", "gemfilter",
+                              "fastkv", "fastkv", "fastgen", "random", "ragged", "ragged"}));
   spec.window = draws.Between(1, 9);
   spec.window_raw = draws.Percent(30);
   spec.sink_tokens = draws.Between(0, 5);
   spec.pool = draws.Percent(50) ? kernels::PoolKind::kMax : kernels::PoolKind::kAvg;
   spec.pool_width = draws.Pick({1, 3, 7});
   spec.min_prompt = draws.Percent(20) ? num_prompt + draws.Between(-1, 1) : 0;
-  if (spec.policy == "streaming" || spec.policy == "fastkv") {
+  const bool selects = spec.policy == "full" || spec.policy == "fastkv" || spec.policy == "ragged";
+  if (spec.policy != "full" && spec.policy != "ragged" && spec.policy != "fastgen") {
     spec.retention_ppm = draws.Between(10'000, 1'000'000);
     if (draws.Percent(20)) {
       spec.retention_tokens = draws.Between(1, 30);
     }
   }
-  if (spec.policy != "streaming" && draws.Percent(60)) {
+  spec.recovery_ppm = draws.Between(50'000, 999'999);
+  spec.options.alpha_ppm = draws.Between(0, 1'000'000);
+  spec.options.recent_share_ppm = draws.Between(0, 1'000'000);
+  spec.options.count_normalised = draws.Percent(50);
+  spec.options.fraction_ppm = draws.Between(1, 400'000);
+  spec.options.all_rows = draws.Percent(50);
+  spec.options.filter_layer = draws.Between(-1, 2);
+  spec.options.flat = draws.Percent(30);
+  if (selects && draws.Percent(60)) {
     spec.tsp_ppm = draws.Between(10'000, 1'000'000);
   }
   if (spec.policy == "streaming") {
@@ -248,7 +259,9 @@ class Schedule {
     int64_t steps = 10;
     for (const int32_t content : contents_) {
       const Request& request = SoloOf(shape_index_, content).request;
-      steps += 2 * static_cast<int64_t>(request.prompt_ids.size()) +
+      // At most one phase a layer and the first, one row a step.
+      const int64_t most_phases = ShapeOf(shape_index_).num_layers + 1;
+      steps += most_phases * static_cast<int64_t>(request.prompt_ids.size()) +
                int64_t{request.stop.max_new_tokens} * request.num_choices;
     }
     return steps;

@@ -16,7 +16,8 @@ void ForwardDriver::Open(DrivenSequence& sequence) {
   const auto num_tokens = static_cast<int32_t>(sequence.prompt.size());
   sequence.handle = cache_.Open(
       sequence.spec, {.num_tokens = num_tokens,
-                      .content_end = sequence.content_end < 0 ? num_tokens : sequence.content_end});
+                      .content_end = sequence.content_end < 0 ? num_tokens : sequence.content_end,
+                      .classes = sequence.classes});
 }
 
 void ForwardDriver::Close(DrivenSequence& sequence) {
@@ -33,7 +34,7 @@ RowSegment ForwardDriver::AddRows(DrivenSequence& sequence, ForwardBatch& batch)
     segment.num_rows = 1;
     segment.layer_end = model_.config().num_hidden_layers;
     batch.token_ids.push_back(sequence.feed[static_cast<size_t>(sequence.num_fed)]);
-    batch.positions.push_back(static_cast<int32_t>(sequence.prompt.size()) + sequence.num_fed);
+    batch.positions.push_back(cache_.decode_begin(sequence.handle) + sequence.num_fed);
     batch.logit_rows.push_back(segment.row_begin);
     return segment;
   }
@@ -44,11 +45,12 @@ RowSegment ForwardDriver::AddRows(DrivenSequence& sequence, ForwardBatch& batch)
   segment.layer_begin = phase.layer_begin;
   segment.layer_end = phase.layer_end;
   segment.kv_tail = phase.selects_rows;
-  segment.from_stash = sequence.phase > 0;
+  const bool afresh = cache_.starts_afresh(sequence.handle, sequence.phase);
+  segment.from_stash = sequence.phase > 0 && !afresh;
   segment.ends_phase = sequence.rows_done + segment.num_rows == num_rows;
   for (int32_t i = 0; i < segment.num_rows; ++i) {
     const int32_t position = rows[static_cast<size_t>(sequence.rows_done + i)];
-    batch.positions.push_back(position);
+    batch.positions.push_back(afresh ? sequence.rows_done + i : position);
     batch.token_ids.push_back(sequence.prompt[static_cast<size_t>(position)]);
   }
   if (segment.ends_phase && !phase.selects_rows) {

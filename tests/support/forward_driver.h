@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/kv/kv_cache.h"
@@ -15,8 +16,9 @@ struct DrivenSequence {
   std::vector<int32_t> prompt;  // [N]
   std::vector<int32_t> feed;    // tokens of the decode rows, in order
   engine::KvPolicySpec spec;
-  int32_t content_end = -1;  // -1: N
-  int32_t chunk = 64;        // rows of one prefill segment
+  int32_t content_end = -1;                                        // -1: N
+  std::shared_ptr<const std::vector<engine::TokenClass>> classes;  // [N]; null: unknown
+  int32_t chunk = 64;                                              // rows of one prefill segment
 
   // Set by the driver.
   int32_t handle = -1;

@@ -60,17 +60,17 @@ class Oracle {
   }
 
  private:
-  // Whether the row leaves `layer`.
-  bool Runs(int32_t layer, int32_t position) const {
-    return input_.tsp_rows.empty() || layer < input_.tsp_layer || position >= input_.num_prompt ||
-           Survives(position);
-  }
-  bool Survives(int32_t position) const {
-    return std::binary_search(input_.tsp_rows.begin(), input_.tsp_rows.end(), position);
-  }
+  // Whether the row runs `layer`.
+  bool Runs(int32_t layer, int32_t position) const { return Survives(layer + 1, position); }
   // Whether the row enters `layer`, and so has K and V there.
-  bool Stored(int32_t layer, int32_t position) const {
-    return layer <= input_.tsp_layer || Runs(layer, position);
+  bool Stored(int32_t layer, int32_t position) const { return Survives(layer, position); }
+  // Whether no drop below `layer` drops the row.
+  bool Survives(int32_t layer, int32_t position) const {
+    return position >= input_.num_prompt ||
+           std::all_of(input_.drops.begin(), input_.drops.end(), [&](const RowDrop& drop) {
+             return drop.layer >= layer ||
+                    std::binary_search(drop.rows.begin(), drop.rows.end(), position);
+           });
   }
 
   void Rotate(std::vector<double>& heads, int32_t num_heads, int32_t position) const {

@@ -9,12 +9,17 @@
 
 namespace headroom::testing {
 
+// From `layer` on only `rows` of the prompt run, and layers above it hold only those.
+struct RowDrop {
+  int32_t layer = 0;
+  std::vector<int32_t> rows;  // prompt positions, ascending
+};
+
 struct OracleInput {
-  std::vector<int32_t> tokens;    // [M], prompt then decode rows
-  int32_t num_prompt = 0;         // N
-  int32_t tsp_layer = 0;          // layers above it, and its queries, see only tsp_rows
-  std::vector<int32_t> tsp_rows;  // prompt positions; empty: every row runs
-  bool bf16_kv = false;           // keys and values are rounded as a bf16 cache rounds them
+  std::vector<int32_t> tokens;  // [M], prompt then decode rows
+  int32_t num_prompt = 0;       // N
+  std::vector<RowDrop> drops;   // layers ascending
+  bool bf16_kv = false;         // keys and values are rounded as a bf16 cache rounds them
   // Positions that decode row N + t sees, [t][layer][kv head], its own included.
   std::vector<std::vector<std::vector<std::vector<int32_t>>>> seen;
 };

@@ -21,8 +21,10 @@ class RaggedPolicy final : public engine::KvPolicy {
 
   Status Validate(const KvPolicySpec& spec) const override { return engine::ValidateRanges(spec); }
 
-  int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
-    return engine::TspApplies(spec, prompt.num_tokens) ? engine::WindowRows(spec, prompt) : 0;
+  engine::ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
+                           const PromptInfo& prompt) const override {
+    const bool selects = engine::TspApplies(spec, prompt.num_tokens);
+    return engine::WindowNeeds(selects ? engine::WindowRows(spec, prompt) : 0);
   }
 
   std::vector<engine::PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
@@ -42,7 +44,7 @@ class RaggedPolicy final : public engine::KvPolicy {
   }
 
   engine::TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape,
-                          const PromptInfo& prompt) const override {
+                          const PromptInfo& prompt, int32_t phase) const override {
     return engine::PlanTspRows(spec, prompt);
   }
 

@@ -18,10 +18,11 @@ class FastKvPolicy final : public KvPolicy {
     return RefuseTypedDecode(name(), spec);
   }
 
-  int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
+  ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
+                   const PromptInfo& prompt) const override {
     const bool scores =
         RetentionApplies(spec, prompt.num_tokens) || TspApplies(spec, prompt.num_tokens);
-    return scores ? WindowRows(spec, prompt) : 0;
+    return WindowNeeds(scores ? WindowRows(spec, prompt) : 0);
   }
 
   std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
@@ -31,26 +32,11 @@ class FastKvPolicy final : public KvPolicy {
 
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
-    LayerPlan plan;
-    if (!RetentionApplies(spec, prompt.num_tokens)) {
-      return plan;
-    }
-    const HeadBudget budget = UniformHeadBudget(spec, prompt, num_slots);
-    plan.overran = budget.overran;
-    plan.keep_all = budget.num_entries == num_slots;
-    if (!plan.keep_all) {
-      const HeadPlan head = {.num_entries = budget.num_entries,
-                             .sink_slots = budget.sink_slots,
-                             .recent_slots = budget.window_slots,
-                             .score = ScoreKind::kWindow,
-                             .keep_slots = {}};
-      plan.heads.assign(static_cast<size_t>(shape.num_kv_heads), head);
-    }
-    return plan;
+    return UniformWindowPlan(spec, shape, prompt, num_slots);
   }
 
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape,
-                  const PromptInfo& prompt) const override {
+  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
+                  int32_t phase) const override {
     return PlanTspRows(spec, prompt);
   }
 

@@ -15,8 +15,9 @@ class FullPolicy final : public KvPolicy {
     return RefuseTypedDecode(name(), spec);
   }
 
-  int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
-    return TspApplies(spec, prompt.num_tokens) ? WindowRows(spec, prompt) : 0;
+  ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
+                   const PromptInfo& prompt) const override {
+    return WindowNeeds(TspApplies(spec, prompt.num_tokens) ? WindowRows(spec, prompt) : 0);
   }
 
   std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
@@ -29,8 +30,8 @@ class FullPolicy final : public KvPolicy {
     return {};
   }
 
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape,
-                  const PromptInfo& prompt) const override {
+  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
+                  int32_t phase) const override {
     return PlanTspRows(spec, prompt);
   }
 

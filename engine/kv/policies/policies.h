@@ -16,4 +16,28 @@ std::unique_ptr<KvPolicy> MakeStreamingPolicy();
 // Token-selective propagation and uniform window-score retention [FastKV, 2502.01068 v3].
 std::unique_ptr<KvPolicy> MakeFastKvPolicy();
 
+// Window-score retention without TSP [SnapKV, 2404.14469].
+std::unique_ptr<KvPolicy> MakeSnapKvPolicy();
+
+// Window scores with one pool per layer [AdaKV, 2407.11550].
+std::unique_ptr<KvPolicy> MakeAdaKvPolicy();
+
+// Less in deeper layers, in rows and in entries [PyramidInfer, 2405.12532].
+std::unique_ptr<KvPolicy> MakePyramidInferPolicy();
+
+// One layer's scores choose the tokens of a fresh prompt [GemFilter, 2409.17422].
+std::unique_ptr<KvPolicy> MakeGemFilterPolicy();
+
+// Recent tokens and heavy hitters by column sums [H2O, 2306.14048].
+std::unique_ptr<KvPolicy> MakeH2oPolicy();
+
+// Pivotal tokens by counts of the last rows [Scissorhands, 2305.17118].
+std::unique_ptr<KvPolicy> MakeScissorhandsPolicy();
+
+// Per head the cheapest set that keeps its attention [FastGen, 2310.01801].
+std::unique_ptr<KvPolicy> MakeFastGenPolicy();
+
+// A seeded random choice: the floor.
+std::unique_ptr<KvPolicy> MakeRandomPolicy();
+
 }  // namespace headroom::engine

@@ -28,6 +28,13 @@ Status ValidateRanges(const KvPolicySpec& spec) {
   if (spec.pool_width % 2 == 0) {
     return InvalidArgument("kv_pool_width: got {}, wanted an odd number", spec.pool_width);
   }
+  HEADROOM_RETURN_IF_ERROR(InRange("kv_recovery (ppm)", spec.recovery_ppm, 1, kPpm - 1));
+  const KvPolicyOptions& options = spec.options;
+  HEADROOM_RETURN_IF_ERROR(InRange("kv_options.alpha (ppm)", options.alpha_ppm, 0, kPpm));
+  HEADROOM_RETURN_IF_ERROR(
+      InRange("kv_options.recent_share (ppm)", options.recent_share_ppm, 0, kPpm));
+  HEADROOM_RETURN_IF_ERROR(InRange("kv_options.fraction (ppm)", options.fraction_ppm, 1, kPpm));
+  HEADROOM_RETURN_IF_ERROR(InRange("kv_options.filter_layer", options.filter_layer, -1, kMaxCount));
   HEADROOM_RETURN_IF_ERROR(InRange("kv_min_prompt", spec.min_prompt, 0, kMaxCount));
   return InRange("tsp_min_prompt", spec.tsp_min_prompt, 0, kMaxCount);
 }
@@ -65,8 +72,22 @@ Status RefuseTypedDecode(const std::string& policy, const KvPolicySpec& spec) {
   return OkStatus();
 }
 
+Status RefuseUnbuiltTypedDecode(const std::string& policy, const KvPolicySpec& spec) {
+  if (spec.decode == KvDecode::kTyped) {
+    return InvalidArgument(
+        "kv_decode: typed decode of policy {} is not built; got typed, wanted grow", policy);
+  }
+  return OkStatus();
+}
+
 std::vector<PrefillPhase> SinglePhase(const KvModelShape& shape) {
   return {{.layer_begin = 0, .layer_end = shape.num_layers, .selects_rows = false}};
+}
+
+ScoreNeeds WindowNeeds(int32_t window_rows) {
+  ScoreNeeds needs;
+  needs.window_rows = window_rows;
+  return needs;
 }
 
 std::vector<PrefillPhase> TspPhases(const KvPolicySpec& spec, const KvModelShape& shape,
@@ -102,6 +123,45 @@ HeadBudget UniformHeadBudget(const KvPolicySpec& spec, const PromptInfo& prompt,
   budget.num_entries = static_cast<int32_t>(std::max(entries, floor_entries));
   budget.overran = entries < floor_entries;
   return budget;
+}
+
+LayerPlan SameForAllHeads(const KvModelShape& shape, const HeadPlan& head, int32_t num_slots) {
+  LayerPlan plan;
+  plan.keep_all = head.num_entries == num_slots;
+  if (!plan.keep_all) {
+    plan.heads.assign(static_cast<size_t>(shape.num_kv_heads), head);
+  }
+  return plan;
+}
+
+LayerPlan HeavyHitterPlan(const KvModelShape& shape, const HeavyHitterBudget& budget,
+                          ScoreKind score, int32_t num_slots) {
+  const int64_t wanted = std::min<int64_t>(budget.entries, num_slots);
+  const int64_t least = std::clamp<int64_t>(int64_t{budget.sinks} + budget.recent, 1, num_slots);
+  LayerPlan plan = SameForAllHeads(shape,
+                                   {.num_entries = static_cast<int32_t>(std::max(wanted, least)),
+                                    .sink_slots = budget.sinks,
+                                    .recent_slots = budget.recent,
+                                    .score = score},
+                                   num_slots);
+  plan.overran = wanted < least;
+  return plan;
+}
+
+LayerPlan UniformWindowPlan(const KvPolicySpec& spec, const KvModelShape& shape,
+                            const PromptInfo& prompt, int32_t num_slots) {
+  if (!RetentionApplies(spec, prompt.num_tokens)) {
+    return {};
+  }
+  const HeadBudget budget = UniformHeadBudget(spec, prompt, num_slots);
+  LayerPlan plan = SameForAllHeads(shape,
+                                   {.num_entries = budget.num_entries,
+                                    .sink_slots = budget.sink_slots,
+                                    .recent_slots = budget.window_slots,
+                                    .score = ScoreKind::kWindow},
+                                   num_slots);
+  plan.overran = budget.overran;
+  return plan;
 }
 
 }  // namespace headroom::engine

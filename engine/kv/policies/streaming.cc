@@ -13,14 +13,16 @@ namespace {
 class StreamingPolicy final : public KvPolicy {
  public:
   std::string name() const override { return "streaming"; }
+  KvDecode default_decode() const override { return KvDecode::kTyped; }
 
   Status Validate(const KvPolicySpec& spec) const override {
     HEADROOM_RETURN_IF_ERROR(ValidateRanges(spec));
     return RefuseTsp(name(), spec);
   }
 
-  int32_t NumWindowRows(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
-    return 0;  // nothing is scored; the window only sets how many recent tokens a floor keeps
+  ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
+                   const PromptInfo& prompt) const override {
+    return {};  // nothing is scored; the window only sets how many recent tokens a floor keeps
   }
 
   std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
@@ -41,15 +43,14 @@ class StreamingPolicy final : public KvPolicy {
       const HeadPlan head = {.num_entries = budget.num_entries,
                              .sink_slots = budget.sink_slots,
                              .recent_slots = budget.num_entries - budget.sink_slots,
-                             .score = ScoreKind::kNone,
-                             .keep_slots = {}};
+                             .score = ScoreKind::kNone};
       plan.heads.assign(static_cast<size_t>(shape.num_kv_heads), head);
     }
     return plan;
   }
 
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape,
-                  const PromptInfo& prompt) const override {
+  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
+                  int32_t phase) const override {
     return {};  // never asked: no phase selects rows
   }
 

@@ -35,8 +35,10 @@ PrefillPlan Plan(const KvPolicySpec& spec, int32_t num_tokens, int32_t content_e
 
 TEST(KvPolicyRegistryTest, ListsThePoliciesAndKnowsNoOthers) {
   const KvPolicyRegistry registry;
-  EXPECT_THAT(registry.Names(), ElementsAre("full", "streaming", "fastkv"));
-  EXPECT_EQ(registry.Find("snapkv"), nullptr);
+  EXPECT_THAT(registry.Names(),
+              ElementsAre("full", "streaming", "h2o", "scissorhands", "snapkv", "adakv",
+                          "pyramidinfer", "gemfilter", "fastkv", "fastgen", "random"));
+  EXPECT_EQ(registry.Find("pyramidkv"), nullptr);
 }
 
 struct BudgetCase {
@@ -87,7 +89,7 @@ TEST(FastKvPolicyTest, BudgetsAreExactIntegers) {
 
 TEST(FastKvPolicyTest, RatiosOfOnePlanTheFullPath) {
   const PrefillPlan plan = Plan(Spec("fastkv"), 1000);
-  EXPECT_EQ(plan.window_rows, 0);
+  EXPECT_EQ(plan.needs.window_rows, 0);
   EXPECT_EQ(plan.phases.size(), 1u);
   for (const LayerPlan& layer : plan.layers) {
     EXPECT_TRUE(layer.keep_all);
@@ -98,10 +100,10 @@ TEST(FastKvPolicyTest, RatiosOfOnePlanTheFullPath) {
 TEST(FastKvPolicyTest, TheWindowReachesBackFromTheLastContentToken) {
   KvPolicySpec spec = Spec("fastkv");
   spec.retention_ppm = 500'000;
-  EXPECT_EQ(Plan(spec, 100, 95).window_rows, 13);
+  EXPECT_EQ(Plan(spec, 100, 95).needs.window_rows, 13);
   EXPECT_EQ(Plan(spec, 100, 95).layers[0].heads[0].recent_slots, 13);
   spec.window_raw = true;
-  EXPECT_EQ(Plan(spec, 100, 95).window_rows, 8);
+  EXPECT_EQ(Plan(spec, 100, 95).needs.window_rows, 8);
 }
 
 TEST(FastKvPolicyTest, ShortPromptsAreLeftWholeByTheirOwnThreshold) {
@@ -154,7 +156,7 @@ TEST(StreamingPolicyTest, KeepsSinksAndTheMostRecent) {
   EXPECT_EQ(head.num_entries, 102);
   EXPECT_EQ(head.sink_slots, 4);
   EXPECT_EQ(head.recent_slots, 98);
-  EXPECT_EQ(plan.window_rows, 0);
+  EXPECT_EQ(plan.needs.window_rows, 0);
 }
 
 TEST(StreamingPolicyTest, DecodeEvictsOnlyWhenTypedAndBounded) {
@@ -180,13 +182,13 @@ TEST(KvPolicyTest, RefusesWhatItCannotUseAndNamesBothSides) {
   };
   KvPolicySpec spec = Spec("full");
   spec.retention_ppm = 200'000;
-  EXPECT_EQ(refusal(spec), "kv_retention: policy full keeps everything; got 200000 ppm, wanted 1");
+  EXPECT_EQ(refusal(spec), "kv_retention: policy full keeps everything; got 0.2, wanted 1");
   spec = Spec("full");
   spec.retention_tokens = 7;
   EXPECT_THAT(refusal(spec), HasSubstr("kv_retention_tokens: policy full"));
   spec = Spec("streaming");
   spec.tsp_ppm = 200'000;
-  EXPECT_EQ(refusal(spec), "tsp_ratio: policy streaming runs every row; got 200000 ppm, wanted 1");
+  EXPECT_EQ(refusal(spec), "tsp_ratio: policy streaming runs every row; got 0.2, wanted 1");
   spec = Spec("streaming");
   spec.tsp_tokens = 9;
   EXPECT_THAT(refusal(spec), HasSubstr("tsp_tokens: policy streaming"));

@@ -95,6 +95,55 @@ TEST_F(RetentionTest, KeepSlotsAloneNeedNoScores) {
   EXPECT_EQ(kept, (std::vector<int32_t>{0, 3, 5, 8}));
 }
 
+// A pool of two heads that keep `pool_entries` together; slot 5 is the window.
+LayerPlan PoolOf(int32_t pool_entries, int32_t safe_entries) {
+  LayerPlan plan;
+  plan.keep_all = false;
+  plan.pool = KvPool::kLayer;
+  plan.pool_entries = pool_entries;
+  plan.heads.assign(2, {.num_entries = 6,
+                        .recent_slots = 1,
+                        .score = ScoreKind::kWindow,
+                        .safe_entries = safe_entries});
+  return plan;
+}
+
+TEST_F(RetentionTest, HeadsOfAPoolCompeteForWhatSafePartsLeave) {
+  const LayerScores scores = {.num_columns = 5,
+                              .pooled = {9, 8, 7, 6, 5, 1, 2, 3, 4, 0},
+                              .raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
+  std::vector<std::vector<int32_t>> kept;
+  executor_.SelectLayer(PoolOf(6, 1), 6, &scores, kept);
+  EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 2, 3, 5}, {5}}));
+  // The second head's best stay safe although the first head has better ones.
+  executor_.SelectLayer(PoolOf(6, 3), 6, &scores, kept);
+  EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 5}, {2, 3, 5}}));
+  executor_.SelectLayer(PoolOf(7, 3), 6, &scores, kept);
+  EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 2, 5}, {2, 3, 5}}));
+  executor_.SelectLayer(PoolOf(12, 1), 6, &scores, kept);
+  EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5}}));
+}
+
+TEST_F(RetentionTest, TiesInAPoolGoToTheRawScoreThenTheLowerHeadThenTheLowerSlot) {
+  const LayerScores scores = {.num_columns = 5,
+                              .pooled = {4, 4, 4, 4, 4, 4, 4, 4, 4, 4},
+                              .raw = {1, 1, 2, 1, 1, 1, 1, 1, 1, 2}};
+  std::vector<std::vector<int32_t>> kept;
+  executor_.SelectLayer(PoolOf(6, 1), 6, &scores, kept);
+  EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 2, 5}, {4, 5}}));
+}
+
+TEST_F(RetentionTest, OneSetForAllHeadsFollowsTheSumOfTheirScores) {
+  const LayerScores scores = {
+      .num_columns = 4, .pooled = {5, 0, 3, 0, 0, 4, 3, 0}, .raw = {0, 0, 0, 0, 0, 0, 0, 0}};
+  LayerPlan plan;
+  plan.keep_all = false;
+  plan.heads.assign(2, {.num_entries = 3, .recent_slots = 1, .score = ScoreKind::kWindowAllHeads});
+  std::vector<std::vector<int32_t>> kept;
+  executor_.SelectLayer(plan, 5, &scores, kept);
+  EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 2, 4}, {0, 2, 4}}));
+}
+
 TEST_F(RetentionTest, RowsAreChosenByTheSumOverHeads) {
   const LayerScores scores = {
       .num_columns = 4, .pooled = {5, 0, 3, 0, 0, 4, 3, 0}, .raw = {0, 0, 0, 0, 0, 0, 0, 0}};

@@ -86,7 +86,6 @@ class FidelityTest : public ::testing::Test {
     OracleInput input;
     input.tokens.assign(document.ids.begin(), document.ids.end() - 1);
     input.num_prompt = kPrefix;
-    input.tsp_layer = fixture_.shape().tsp_layer;
     std::vector<int32_t> seen = kept;
     for (int32_t position = kPrefix; position < kTokens - 1; ++position) {
       seen.push_back(position);

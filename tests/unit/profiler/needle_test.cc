@@ -356,7 +356,6 @@ TEST_F(NeedleMeasureTest, CandidateSumsAreThoseOfTheOracle) {
     input.tokens.insert(input.tokens.end(), lead.begin(), lead.end());
     input.tokens.insert(input.tokens.end(), candidates[c].begin(), candidates[c].end());
     input.num_prompt = 20;
-    input.tsp_layer = tiny.shape().tsp_layer;
     std::vector<int32_t> seen(20);
     for (int32_t i = 0; i < 20; ++i) {
       seen[static_cast<size_t>(i)] = i;

@@ -123,6 +123,14 @@ TEST(ResolveBudgetTest, APolicyAloneGetsItsOwnBudgets) {
   };
   for (const Case& wanted : {Case{"full", kPpm, kPpm, engine::KvDecode::kGrow},
                              Case{"streaming", 200'000, kPpm, engine::KvDecode::kTyped},
+                             Case{"h2o", 200'000, kPpm, engine::KvDecode::kGrow},
+                             Case{"scissorhands", 200'000, kPpm, engine::KvDecode::kGrow},
+                             Case{"snapkv", 200'000, kPpm, engine::KvDecode::kGrow},
+                             Case{"adakv", 200'000, kPpm, engine::KvDecode::kGrow},
+                             Case{"pyramidinfer", 200'000, kPpm, engine::KvDecode::kGrow},
+                             Case{"gemfilter", 200'000, kPpm, engine::KvDecode::kGrow},
+                             Case{"fastgen", kPpm, kPpm, engine::KvDecode::kGrow},
+                             Case{"random", 200'000, kPpm, engine::KvDecode::kGrow},
                              Case{"fastkv", 200'000, 200'000, engine::KvDecode::kGrow}}) {
     BudgetFields fields;
     fields.kv_policy = wanted.policy;
@@ -293,14 +301,11 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& of) { return std::string(of.param.name); });
 
 TEST(ResolveBudgetTest, PoliciesThatAreNotBuiltAreUnsupportedNotUnknown) {
-  for (const char* policy : {"h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer", "gemfilter",
-                             "fastgen", "adaptive"}) {
-    BudgetFields fields;
-    fields.kv_policy = policy;
-    const ApiError error = Refused(fields);
-    EXPECT_EQ(error.code, "policy_unsupported") << policy;
-    EXPECT_EQ(error.param, "kv_policy");
-  }
+  BudgetFields fields;
+  fields.kv_policy = "adaptive";
+  const ApiError error = Refused(fields);
+  EXPECT_EQ(error.code, "policy_unsupported");
+  EXPECT_EQ(error.param, "kv_policy");
 }
 
 TEST(ResolveBudgetTest, AnUnknownPolicyIsNotRepeatedButTheKnownOnesAreNamed) {
@@ -324,11 +329,116 @@ TEST(ResolveBudgetTest, ARefusedPairIsNamedOnBothSides) {
 
 TEST(ResolveBudgetTest, FieldsOfUnbuiltPoliciesAreRefusedByName) {
   BudgetFields fields;
-  fields.unsupported = {"kv_recovery"};
+  fields.unsupported = {"kv_mode"};
   EXPECT_EQ(Refused(fields).code, "unsupported_parameter");
+  EXPECT_EQ(Refused(fields).param, "kv_mode");
+  fields.unsupported = {"x-kv-mode"};
+  EXPECT_EQ(Refused({}, fields).param, "x-kv-mode");
+}
+
+TEST(ResolveBudgetTest, ARecoveryTargetGoesWithFastGenAlone) {
+  BudgetFields fields;
+  fields.kv_recovery_ppm = 900'000;
+  EXPECT_EQ(Refused(fields).code, "policy_unsupported");
   EXPECT_EQ(Refused(fields).param, "kv_recovery");
-  fields.unsupported = {"x-kv-recovery"};
   EXPECT_EQ(Refused({}, fields).param, "x-kv-recovery");
+  fields.kv_policy = "fastgen";
+  EXPECT_EQ(Resolved(fields).spec.recovery_ppm, 900'000);
+  EXPECT_EQ(Resolved(fields).applied_recovery, "0.9");
+  EXPECT_EQ(Asked(Resolved(fields), "kv_recovery")->value_text, "0.9");
+  fields.kv_recovery_ppm = kPpm;
+  EXPECT_EQ(Refused(fields).code, "invalid_budget");
+  fields.kv_recovery_ppm = std::nullopt;
+  EXPECT_EQ(Resolved(fields).spec.recovery_ppm, 950'000);
+  fields.kv_retention_ppm = 200'000;
+  EXPECT_EQ(Refused(fields).code, "policy_unsupported");
+  fields.kv_retention_ppm = std::nullopt;
+  fields.tsp_ratio_ppm = 200'000;
+  EXPECT_EQ(Refused(fields).code, "policy_unsupported");
+}
+
+TEST(ResolveBudgetTest, TspGoesWithFullAndFastKvAlone) {
+  for (const char* policy : {"streaming", "h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer",
+                             "gemfilter", "random"}) {
+    BudgetFields fields;
+    fields.kv_policy = policy;
+    fields.kv_retention_ppm = 200'000;
+    EXPECT_EQ(Resolved(fields).spec.policy, policy);
+    fields.tsp_ratio_ppm = 200'000;
+    EXPECT_EQ(Refused(fields).code, "policy_unsupported") << policy;
+    fields.tsp_ratio_ppm = std::nullopt;
+    fields.tsp_tokens = 100;
+    EXPECT_EQ(Refused(fields).code, "policy_unsupported") << policy;
+  }
+}
+
+TEST(ResolveBudgetTest, OptionsGoToThePolicyThatHasThem) {
+  BudgetFields fields;
+  fields.kv_policy = "adakv";
+  fields.kv_options = {{"alpha", 0.5}};
+  const ResolvedBudget adakv = Resolved(fields);
+  EXPECT_EQ(adakv.spec.options.alpha_ppm, 500'000);
+  EXPECT_EQ(adakv.applied_options,
+            (std::vector<std::pair<std::string, std::string>>{{"alpha", "0.5"}}));
+  fields.kv_policy = "h2o";
+  fields.kv_options = {{"recent_share", int64_t{0}}, {"count_normalised", true}};
+  EXPECT_EQ(Resolved(fields).spec.options.recent_share_ppm, 0);
+  EXPECT_TRUE(Resolved(fields).spec.options.count_normalised);
+  fields.kv_policy = "fastgen";
+  fields.kv_options = {{"rows", std::string("all")}, {"fraction", 0.1}};
+  EXPECT_TRUE(Resolved(fields).spec.options.all_rows);
+  EXPECT_EQ(Resolved(fields).spec.options.fraction_ppm, 100'000);
+  fields.kv_policy = "gemfilter";
+  fields.kv_options = {{"filter_layer", int64_t{9}}};
+  EXPECT_EQ(Resolved(fields).spec.options.filter_layer, 9);
+  fields.kv_policy = "pyramidinfer";
+  fields.kv_options = {{"schedule", std::string("flat")}};
+  EXPECT_TRUE(Resolved(fields).spec.options.flat);
+  fields.kv_policy = "random";
+  fields.kv_options = {{"seed", int64_t{7}}};
+  EXPECT_EQ(Resolved(fields).spec.options.seed, 7u);
+}
+
+TEST(ResolveBudgetTest, OptionsOfOthersAndWrongValuesAreRefusedWithoutRepeatingThem) {
+  struct Case {
+    const char* policy;
+    PolicyOption option;
+    const char* message;
+  };
+  for (const Case& refused :
+       {Case{"adakv",
+             {"canary-77", 0.5},
+             "kv_options: policy adakv has no such setting; it has alpha"},
+        Case{"adakv",
+             {"recent_share", 0.5},
+             "kv_options: policy adakv has no such setting; it has alpha"},
+        Case{"snapkv", {"alpha", 0.5}, "kv_options: policy snapkv has no settings of its own"},
+        Case{"adakv",
+             {"alpha", 1.5},
+             "kv_options.alpha: wanted a ratio in [0, 1] with at most six decimal places"},
+        Case{"adakv",
+             {"alpha", std::string("0.5")},
+             "kv_options.alpha: wanted a ratio in [0, 1] with at most six decimal places"},
+        Case{"fastgen",
+             {"fraction", 0.0},
+             "kv_options.fraction: wanted a ratio in (0, 1] with at most six decimal places"},
+        Case{"fastgen", {"rows", true}, "kv_options.rows: wanted recent or all"},
+        Case{"h2o",
+             {"count_normalised", int64_t{1}},
+             "kv_options.count_normalised: wanted true or false"},
+        Case{"gemfilter",
+             {"filter_layer", int64_t{-1}},
+             "kv_options.filter_layer: wanted the index of a layer"},
+        Case{"random",
+             {"seed", int64_t{-1}},
+             "kv_options.seed: wanted a whole number from 0 to 2^53 - 1"}}) {
+    BudgetFields fields;
+    fields.kv_policy = refused.policy;
+    fields.kv_options = {refused.option};
+    EXPECT_EQ(Refused(fields).message, refused.message);
+    EXPECT_EQ(Refused(fields).code, "invalid_budget");
+    EXPECT_EQ(Refused(fields).param, "kv_options");
+  }
 }
 
 TEST(ResolveBudgetTest, FullWithTspIsTspOnly) {

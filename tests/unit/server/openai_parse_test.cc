@@ -57,7 +57,8 @@ TEST(ParseBodyTest, ReadsEveryFieldOfACompletion) {
           "user": "u", "kv_policy": "fastkv", "kv_retention": 0.29, "tsp_ratio": 1,
           "kv_retention_tokens": 10, "tsp_tokens": 11, "kv_window": 12, "kv_pool": "avg",
           "kv_pool_width": 5, "kv_sink_tokens": 0, "kv_min_prompt": 0, "tsp_min_prompt": 1,
-          "kv_decode": "grow", "kv_strict": true, "kv_options": {}})")
+          "kv_decode": "grow", "kv_strict": true, "kv_recovery": 0.9,
+          "kv_options": {"a": 1, "b": 0.5, "c": true, "d": "e"}})")
           .request;
   EXPECT_EQ(request.model, "m");
   ASSERT_EQ(request.prompts.size(), 1u);
@@ -94,6 +95,10 @@ TEST(ParseBodyTest, ReadsEveryFieldOfACompletion) {
   EXPECT_EQ(budget.tsp_min_prompt, 1);
   EXPECT_EQ(budget.kv_decode, "grow");
   EXPECT_EQ(budget.kv_strict, true);
+  EXPECT_EQ(budget.kv_recovery_ppm, 900'000);
+  EXPECT_EQ(budget.kv_options,
+            (std::vector<PolicyOption>{
+                {"a", int64_t{1}}, {"b", 0.5}, {"c", true}, {"d", std::string("e")}}));
 }
 
 TEST(ParseBodyTest, NullIsAbsent) {
@@ -171,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
         TypeCase{kText, R"("kv_policy": 5)", "invalid_budget", "kv_policy"},
         TypeCase{kText, R"("kv_strict": "true")", "invalid_type", "kv_strict"},
         TypeCase{kText, R"("kv_options": [])", "invalid_type", "kv_options"},
-        TypeCase{kText, R"("kv_options": {"alpha": 1})", "invalid_budget", "kv_options"}));
+        TypeCase{kText, R"("kv_options": {"alpha": [1]})", "invalid_budget", "kv_options"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, TypeTest,
@@ -301,7 +306,7 @@ TEST(ParseBodyTest, ErrorsNeverRepeatTheClientsText) {
        {std::string(R"({"canary-77": "canary-77", "prompt": 5})"),
         std::string(R"({"prompt": "canary-77)"), std::string(R"({"canary-77": 1, "canary-77": 2})"),
         TextBody(R"("stop": {"canary-77": 1})"), TextBody(R"("kv_pool": ["canary-77"])"),
-        TextBody(R"("kv_options": {"canary-77": 1})"),
+        TextBody(R"("kv_options": {"canary-77": [1]})"),
         TextBody(R"("logit_bias": {"canary-77": 1})"),
         TextBody(R"("response_format": {"type": "canary-77"})")}) {
     EXPECT_EQ(Refused(kText, body).message.find("canary"), std::string::npos) << body;
@@ -495,8 +500,8 @@ TEST(ParseBudgetHeadersTest, AHeaderGivenTwiceIsAFaultEvenWithEqualValues) {
 }
 
 TEST(ParseBudgetHeadersTest, SettingsOfUnbuiltPoliciesAreNotedByTheirHeader) {
-  EXPECT_EQ(ParsedHeaders({{"x-kv-recovery", "0.9"}, {"x-kv-head-check", "true"}}).unsupported,
-            (std::vector<std::string>{"x-kv-recovery", "x-kv-head-check"}));
+  EXPECT_EQ(ParsedHeaders({{"x-kv-mode", "both"}, {"x-kv-head-check", "true"}}).unsupported,
+            (std::vector<std::string>{"x-kv-mode", "x-kv-head-check"}));
 }
 
 }  // namespace
