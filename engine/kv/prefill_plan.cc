@@ -38,8 +38,8 @@ void CheckPlan(const PrefillPlan& plan, const KvModelShape& shape) {
   }
 }
 
-void AddReasons(const KvPolicy& policy, const KvPolicySpec& spec, const PromptInfo& prompt,
-                PrefillPlan& plan) {
+void AddReasons(const KvPolicy& policy, const KvPolicySpec& spec, const KvModelShape& shape,
+                const PromptInfo& prompt, PrefillPlan& plan) {
   if (policy.LeavesWhole(spec, prompt) || TspIsShort(spec, prompt.num_tokens)) {
     plan.reasons.push_back("short_prompt");
   }
@@ -47,7 +47,10 @@ void AddReasons(const KvPolicy& policy, const KvPolicySpec& spec, const PromptIn
                                          [](const LayerPlan& layer) { return layer.overran; });
   const bool rows_overran = std::any_of(plan.selections.begin(), plan.selections.end(),
                                         [](const TspPlan& rows) { return rows.overran; });
-  if (layer_overran || rows_overran) {
+  // Where the protected rows are the whole prompt, no phase selects any.
+  const bool whole_overran = plan.selections.empty() && TspApplies(spec, prompt.num_tokens) &&
+                             policy.PlanTsp(spec, shape, prompt, /*phase=*/0).overran;
+  if (layer_overran || rows_overran || whole_overran) {
     plan.reasons.push_back("floor");
   }
 }
@@ -194,7 +197,7 @@ PrefillPlan MakePrefillPlan(const KvPolicy& policy, const KvPolicySpec& spec,
                  RetentionEntries(spec, prompt.num_tokens), spec.retention_ppm, prompt.num_tokens);
   plan.tsp_ppm = AppliedPpm(TspApplies(spec, prompt.num_tokens), TspRows(spec, prompt.num_tokens),
                             spec.tsp_ppm, prompt.num_tokens);
-  AddReasons(policy, spec, prompt, plan);
+  AddReasons(policy, spec, shape, prompt, plan);
   return plan;
 }
 

@@ -34,7 +34,9 @@ def test_models_are_listed_with_what_clients_read(tiny):
     assert model["id"] == model["root"] == "tiny" and model["object"] == "model"
     assert model["parent"] is None and model["owned_by"] == "headroom" and model["created"] > 0
     assert model["max_model_len"] == model["context_length"] == 2048
-    assert model["meta"]["kv_policies"] == ["full", "streaming", "fastkv"]
+    assert model["meta"]["kv_policies"] == [
+        "full", "streaming", "h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer", "gemfilter",
+        "fastkv", "fastgen", "random"]
     assert request(tiny, "GET", "/v1/models/tiny").json() == model
     assert_error(request(tiny, "GET", "/v1/models/other"), 404, "model_not_found")
 
