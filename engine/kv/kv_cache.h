@@ -78,8 +78,8 @@ class KvCache final : public models::KvStore {
   void FinishPhase(int32_t sequence, int32_t phase);
   const KvReceipt& receipt(int32_t sequence) const;
 
-  // A second sequence that goes on from where this one, which decodes, stands. They share all pages;
-  // whoever writes to a shared page copies it first.
+  // A second sequence that goes on from where this one, which decodes, stands. They share all
+  // pages; whoever writes to a shared page copies it first.
   int32_t Fork(int32_t sequence);
 
   // What the sequence, whose prefill has ended, holds with `new_slots` decode slots in every head:

@@ -124,7 +124,7 @@ struct DecodePlan {
 struct KvFootprint {
   int64_t prefill_peak_pages = 0;  // most that prefill ever holds, decode's first page included
   int64_t steady_pages = 0;        // after prefill plus `max_new_tokens` decode slots
-  int64_t shared_pages = 0;        // of steady_pages, those that decode never writes: forks share them
+  int64_t shared_pages = 0;  // of steady_pages, those that decode never writes: forks share them
 };
 
 class KvPolicy {

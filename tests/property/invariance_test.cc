@@ -12,13 +12,13 @@
 #include "kernels/ref/ref_backend.h"
 #include "tests/support/engine_fixture.h"
 #include "tests/support/kv_fixture.h"
+#include "tests/support/policy_cases.h"
 
 namespace headroom::engine {
 namespace {
 
 using testing::KvFixture;
 using testing::KvFixtureOptions;
-using testing::MakeKvSpec;
 using testing::Outcome;
 
 constexpr int32_t kVocab = 96;
@@ -82,17 +82,18 @@ models::LoadedModel MakeModel(DType dtype) {
   return model;
 }
 
+const std::vector<testing::PolicyCase>& Policies() {
+  static const std::vector<testing::PolicyCase> policies = testing::MakePolicyCases();
+  return policies;
+}
+
+int32_t NumPolicies() { return static_cast<int32_t>(Policies().size()); }
+
 Request MakeWithPolicy(RequestId id, int32_t policy, int32_t num_prompt, int32_t num_new,
                        int32_t vocab_size = kVocab) {
   Request request = testing::MakeRequest(id, num_prompt, num_new, id * 31 + 7, vocab_size);
   request.content_end = num_prompt - 1;
-  const KvPolicySpec specs[] = {
-      MakeKvSpec("full", kPpm, kPpm),
-      MakeKvSpec("streaming", 300'000, kPpm, KvDecode::kTyped),
-      MakeKvSpec("fastkv", 250'000, 400'000),
-      MakeKvSpec("ragged", kPpm, 500'000),
-  };
-  request.kv = specs[policy % 4];
+  request.kv = Policies()[static_cast<size_t>(policy % NumPolicies())].spec;
   request.sampling.num_logprobs = 3;
   if (id % 2 == 1) {
     request.sampling.temperature = 0.8f;
@@ -101,10 +102,10 @@ Request MakeWithPolicy(RequestId id, int32_t policy, int32_t num_prompt, int32_t
   return request;
 }
 
-// The requests whose results are compared: one of each policy.
+// The requests whose results are compared: one of each policy and setting.
 std::vector<Request> Subjects() {
   std::vector<Request> subjects;
-  for (int32_t policy = 0; policy < 4; ++policy) {
+  for (int32_t policy = 0; policy < NumPolicies(); ++policy) {
     subjects.push_back(MakeWithPolicy(static_cast<RequestId>(policy) + 1, policy, 83 + policy, 10));
   }
   return subjects;
@@ -163,7 +164,7 @@ void ExpectInvariant(KvFixture& fixture, const std::map<RequestId, Result>& expe
   for (const int32_t max_rows : {64, 512}) {
     std::vector<Request> crowd;
     for (int32_t i = 0; i < 16; ++i) {
-      crowd.push_back(MakeWithPolicy(static_cast<RequestId>(100 + i), i / 2, 5 + 9 * i, 4 + i));
+      crowd.push_back(MakeWithPolicy(static_cast<RequestId>(100 + i), 3 * i, 5 + 9 * i, 4 + i));
     }
     const std::vector<Request> subjects = Subjects();
     crowd.insert(crowd.begin() + 8, subjects.begin(), subjects.end());
@@ -257,7 +258,7 @@ TEST(InvarianceTest, OnTheNeedleModel) {
     ASSERT_TRUE(backend.ok()) << StatusMessage(backend.status());
     KvFixture fixture(std::move(model).value(), options, std::move(backend).value());
     std::vector<Request> requests;
-    for (int32_t policy = 0; policy < 4; ++policy) {
+    for (int32_t policy = 0; policy < NumPolicies(); ++policy) {
       requests.push_back(MakeWithPolicy(static_cast<RequestId>(policy) + 1, policy,
                                         130 + 7 * policy, 8, vocab_size));
     }

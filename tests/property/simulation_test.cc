@@ -154,7 +154,7 @@ struct Coverage {
   int64_t steps = 0;
   int64_t submitted = 0;
   int64_t finished = 0;
-  int64_t choices_finished = 0;  // of requests with several
+  int64_t choices_finished = 0;   // of requests with several
   int64_t cancelled_choices = 0;  // whose siblings went on
   int64_t cancelled_waiting = 0;
   int64_t cancelled_after_prompt_began = 0;

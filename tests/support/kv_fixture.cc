@@ -22,7 +22,7 @@ KvFixture::KvFixture(models::LoadedModel model, const KvFixtureOptions& options,
   const models::ModelConfig& config = loaded_.config;
   auto transformer = models::Transformer::Create(
       config, loaded_.weights, *backend_,
-      {.max_rows = options.max_rows, .max_logit_rows = 32, .max_context = 8192});
+      {.max_rows = options.max_rows, .max_logit_rows = 64, .max_context = 8192});
   HEADROOM_CHECK(transformer.ok());
   model_ = std::move(transformer).value();
   engine::KvCacheConfig cache_config;
