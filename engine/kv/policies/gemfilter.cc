@@ -73,7 +73,10 @@ class GemFilterPolicy final : public KvPolicy {
 
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
-    return {};  // all of the chosen tokens
+    LayerPlan plan;  // keeps all of the chosen tokens
+    plan.overran = RetentionApplies(spec, prompt.num_tokens) &&
+                   UniformHeadBudget(spec, prompt, prompt.num_tokens).overran;
+    return plan;
   }
 
   TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,

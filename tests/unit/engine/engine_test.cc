@@ -285,6 +285,45 @@ TEST(EngineTest, EveryPrefillChunkReportsProgress) {
   EXPECT_EQ(total, 60);  // 40 rows, then tau * 40 again
 }
 
+// Rows of every phase, whatever their number: the last progress is the whole.
+TEST(EngineTest, ProgressAndWorkCountEveryPhase) {
+  struct Case {
+    const char* policy;
+    int64_t rows;        // of all phases
+    int64_t layer_rows;  // of the prompt
+    int64_t entries;
+  };
+  // Three layers, two heads, 40 tokens, rho 0.5. pyramidinfer keeps 35, 20 and 5 rows and drops from
+  // layer 0 on; gemfilter scores with layer 1 and reads 20 tokens again.
+  for (const Case& test : {Case{"pyramidinfer", 40 + 35 + 20 + 5, 35 + 20 + 5, 2 * (35 + 20 + 5)},
+                           Case{"gemfilter", 40 + 20, 40 + 20 * 3, 2 * 20 * 3}}) {
+    SCOPED_TRACE(test.policy);
+    EngineFixture fixture(ChunkOptions(16));
+    Request request = MakeRequest(1, 40, 1);
+    request.kv = SpecOf(test.policy, 500'000, 1'000'000);
+    request.kv.window = 1;
+    request.kv.sink_tokens = 0;
+    request.kv.options.filter_layer = 1;
+    fixture.Submit(request);
+    int64_t done = 0;
+    int64_t total = 0;
+    int64_t entries = 0;
+    while (fixture.engine().HasWork()) {
+      for (const EngineEvent& event : fixture.Step()) {
+        if (event.event.kind == Kind::kProgress) {
+          done = event.event.rows_done;
+          total = event.event.rows_total;
+        }
+        entries = event.event.receipt.entries;
+      }
+    }
+    EXPECT_EQ(total, test.rows);
+    EXPECT_LE(done, total);
+    EXPECT_EQ(entries, test.entries);
+    EXPECT_EQ(fixture.engine().stats().layer_rows, test.layer_rows);
+  }
+}
+
 TEST(EngineTest, WorkCountersAreExact) {
   EngineFixture fixture(ChunkOptions(16));
   fixture.Run(MakeRequest(1, 20, 4));

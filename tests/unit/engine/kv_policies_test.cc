@@ -69,6 +69,14 @@ TEST(PoliciesTest, ShortPromptsAreLeftWholeAndSaySo) {
   }
 }
 
+TEST(PoliciesTest, AFloorIsNamedAlsoWhereItIsTheWholePrompt) {
+  for (const char* policy : {"streaming", "h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer",
+                             "gemfilter", "fastkv", "random"}) {
+    EXPECT_THAT(Plan(Spec(policy, 10'000), 4).reasons, ElementsAre("floor")) << policy;
+    EXPECT_THAT(Plan(Spec(policy, 10'000), 100).reasons, ElementsAre("floor")) << policy;
+  }
+}
+
 TEST(PoliciesTest, TypedDecodeIsRefusedWhereNothingIsEvicted) {
   const KvPolicyRegistry registry;
   for (const char* policy : {"snapkv", "adakv", "pyramidinfer", "gemfilter", "random"}) {
