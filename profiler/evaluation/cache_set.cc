@@ -65,7 +65,8 @@ Status CacheSet::Add(const EvalModel& model, kernels::KvDType dtype, int64_t num
   entry.dtype = dtype;
   HEADROOM_ASSIGN_OR_RETURN(
       entry.cache, engine::KvCache::Create(cache, model.backend, model.policies, model.clock));
-  entry.runner = std::make_unique<SequenceRunner>(model.model, *entry.cache, model.max_rows);
+  entry.runner = std::make_unique<SequenceRunner>(model.model, *entry.cache, model.max_rows,
+                                                  model.token_classes);
   entries_.push_back(std::move(entry));
   return OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/kv/kv_cache.h"
+#include "engine/token_classes.h"
 #include "kernels/ops.h"
 #include "models/model.h"
 #include "profiler/evaluation/eval_row.h"
@@ -23,7 +24,8 @@ struct EvalModel {
   const Clock& clock;
   engine::KvModelShape shape;
   float attention_scale = 0.0f;
-  int32_t max_rows = 512;  // rows, and rows of logits, of one forward pass
+  int32_t max_rows = 512;                        // rows, and rows of logits, of one forward pass
+  engine::TokenClasses token_classes = nullptr;  // of the vocabulary; null without a tokenizer
 };
 
 // What one sequence costs under a row's policy, counted from the cache.

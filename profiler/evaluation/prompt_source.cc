@@ -5,11 +5,24 @@
 namespace headroom::profiler {
 
 PromptSource::PromptSource(SequenceRunner& runner, PromptTokens prompt,
-                           std::vector<engine::KvPolicySpec> specs)
-    : runner_(runner), prompt_(std::move(prompt)), specs_(std::move(specs)) {}
+                           const std::vector<engine::KvPolicySpec>& specs)
+    : runner_(runner), prompt_(std::move(prompt)) {
+  for (const engine::KvPolicySpec& spec : specs) {
+    if (runner_.ReadsWhole(prompt_, spec)) {
+      sharing_.push_back(spec);
+    }
+  }
+}
 
 DecodingSequence PromptSource::Open(const engine::KvPolicySpec& spec) {
-  return runner_.Prefill(prompt_, spec);
+  // A source that one policy alone would use costs its bookkeeping and saves nothing.
+  if (sharing_.size() < 2 || !runner_.ReadsWhole(prompt_, spec)) {
+    return runner_.Prefill(prompt_, spec);
+  }
+  if (shared_.handle < 0) {
+    shared_ = runner_.PrefillSource(prompt_, sharing_);
+  }
+  return runner_.OpenFrom(shared_, spec);
 }
 
 PromptSource& PromptSources::at(kernels::KvDType dtype) {
@@ -24,8 +37,8 @@ PromptSource& PromptSources::at(kernels::KvDType dtype) {
       specs.push_back(row.spec);
     }
   }
-  sources_.emplace_back(
-      dtype, std::make_unique<PromptSource>(caches_.runner(dtype), prompt_, std::move(specs)));
+  sources_.emplace_back(dtype,
+                        std::make_unique<PromptSource>(caches_.runner(dtype), prompt_, specs));
   return *sources_.back().second;
 }
 

@@ -1,7 +1,9 @@
 // PromptSource: one prompt that is opened under many policies.
 //
 // The one place that decides how a policy's sequence comes about, so that callers need not know
-// whether a prefill ran for it. A source lives as long as its prompt is measured.
+// whether a prefill ran for it: policies that read the whole prompt share one prefill, the others
+// (TSP, pyramidinfer, gemfilter) each have their own. A source lives as long as its prompt is
+// measured, and its pages with it.
 #pragma once
 
 #include <memory>
@@ -18,7 +20,10 @@ class PromptSource {
  public:
   // `specs` are those that Open will be called with. `runner` outlives the source.
   PromptSource(SequenceRunner& runner, PromptTokens prompt,
-               std::vector<engine::KvPolicySpec> specs);
+               const std::vector<engine::KvPolicySpec>& specs);
+  ~PromptSource() { runner_.Close(shared_); }
+  PromptSource(const PromptSource&) = delete;
+  PromptSource& operator=(const PromptSource&) = delete;
 
   // The prompt in the cache under `spec`, ready to decode; the caller closes it. The same as a
   // prefill under `spec`, bit for bit.
@@ -27,7 +32,8 @@ class PromptSource {
  private:
   SequenceRunner& runner_;
   const PromptTokens prompt_;
-  const std::vector<engine::KvPolicySpec> specs_;
+  std::vector<engine::KvPolicySpec> sharing_;  // of specs, those that read the whole prompt
+  DecodingSequence shared_;                    // their prefill, once one of them was opened
 };
 
 // The sources of one prompt, one for each KV type, made when first asked for.

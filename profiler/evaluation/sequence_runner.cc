@@ -1,6 +1,7 @@
 #include "profiler/evaluation/sequence_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "profiler/evaluation/token_metrics.h"
@@ -11,19 +12,52 @@ using engine::PrefillPhase;
 using models::ForwardBatch;
 using models::RowSegment;
 
-SequenceRunner::SequenceRunner(models::Model& model, engine::KvCache& cache, int32_t max_rows)
-    : model_(model), cache_(cache), max_rows_(max_rows) {
+SequenceRunner::SequenceRunner(models::Model& model, engine::KvCache& cache, int32_t max_rows,
+                               engine::TokenClasses token_classes)
+    : model_(model), cache_(cache), max_rows_(max_rows), token_classes_(std::move(token_classes)) {
   HEADROOM_CHECK(max_rows >= 1);
 }
 
 DecodingSequence SequenceRunner::Prefill(const PromptTokens& prompt,
                                          const engine::KvPolicySpec& spec) {
-  const auto num_tokens = static_cast<int32_t>(prompt.ids.size());
-  DecodingSequence sequence;
-  sequence.handle =
-      cache_.Open(spec, {.num_tokens = num_tokens, .content_end = prompt.content_end});
-  sequence.next_position = cache_.decode_begin(sequence.handle);
+  DecodingSequence sequence = RunPhases(prompt, cache_.Open(spec, InfoOf(prompt)));
   sequence.row_by_row = spec.decode != engine::KvDecode::kGrow;
+  return sequence;
+}
+
+bool SequenceRunner::ReadsWhole(const PromptTokens& prompt, const engine::KvPolicySpec& spec) {
+  // The cache plans a sequence when it opens it; pages are taken by rows alone.
+  const int32_t handle = cache_.Open(spec, InfoOf(prompt));
+  const bool one_phase = cache_.phases(handle).size() == 1;
+  cache_.Close(handle);
+  return one_phase;
+}
+
+DecodingSequence SequenceRunner::PrefillSource(const PromptTokens& prompt,
+                                               std::span<const engine::KvPolicySpec> specs) {
+  return RunPhases(prompt, cache_.OpenSource(specs, InfoOf(prompt)));
+}
+
+DecodingSequence SequenceRunner::OpenFrom(const DecodingSequence& source,
+                                          const engine::KvPolicySpec& spec) {
+  const StatusOr<int32_t> handle = cache_.OpenFrom(source.handle, spec);
+  HEADROOM_CHECK(handle.ok());
+  DecodingSequence sequence = source;  // no eviction touches the logits of a prefill
+  sequence.handle = *handle;
+  sequence.row_by_row = spec.decode != engine::KvDecode::kGrow;
+  return sequence;
+}
+
+engine::PromptInfo SequenceRunner::InfoOf(const PromptTokens& prompt) const {
+  return {.num_tokens = static_cast<int32_t>(prompt.ids.size()),
+          .content_end = prompt.content_end,
+          .classes = engine::ClassifyPrompt(token_classes_, prompt.ids)};
+}
+
+DecodingSequence SequenceRunner::RunPhases(const PromptTokens& prompt, int32_t handle) {
+  DecodingSequence sequence;
+  sequence.handle = handle;
+  sequence.next_position = cache_.decode_begin(handle);
   sequence.last_logits.resize(static_cast<size_t>(vocab_size()));
   const auto num_phases = static_cast<int32_t>(cache_.phases(sequence.handle).size());
   for (int32_t phase = 0; phase < num_phases; ++phase) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/kv/kv_cache.h"
+#include "engine/token_classes.h"
 #include "models/model.h"
 
 namespace headroom::profiler {
@@ -31,11 +32,23 @@ struct DecodingSequence {
 class SequenceRunner {
  public:
   // `model` was made for at least `max_rows` rows and as many rows of logits. References outlive
-  // the runner. The pool must hold what is run (CacheSet sizes it so).
-  SequenceRunner(models::Model& model, engine::KvCache& cache, int32_t max_rows);
+  // the runner. The pool must hold what is run (CacheSet sizes it so). `token_classes` of the
+  // vocabulary may be null: then policies take every token for an ordinary one.
+  SequenceRunner(models::Model& model, engine::KvCache& cache, int32_t max_rows,
+                 engine::TokenClasses token_classes = nullptr);
 
   // Opens a sequence under `spec`, which passed the policy's Validate, and runs all of its phases.
   DecodingSequence Prefill(const PromptTokens& prompt, const engine::KvPolicySpec& spec);
+
+  // Whether `spec` lets every row of the prompt through all layers, in one phase: only then can its
+  // sequence be made of a source.
+  bool ReadsWhole(const PromptTokens& prompt, const engine::KvPolicySpec& spec);
+  // Reads the prompt once for OpenFrom under `specs`, each of which reads it whole. The source is
+  // closed like a sequence, but feeds nothing.
+  DecodingSequence PrefillSource(const PromptTokens& prompt,
+                                 std::span<const engine::KvPolicySpec> specs);
+  // What Prefill would give under `spec`, one of the source's, without a forward pass.
+  DecodingSequence OpenFrom(const DecodingSequence& source, const engine::KvPolicySpec& spec);
 
   // Runs `tokens` behind what the sequence holds. `logits` gets [tokens.size(), vocab], the row
   // after each of them; last_logits becomes the last row.
@@ -56,6 +69,9 @@ class SequenceRunner {
   int32_t vocab_size() const { return model_.config().vocab_size; }
 
  private:
+  engine::PromptInfo InfoOf(const PromptTokens& prompt) const;
+  // Runs all phases of a sequence that the cache has just opened.
+  DecodingSequence RunPhases(const PromptTokens& prompt, int32_t handle);
   // One chunk of a phase, from row `begin` of the phase on; returns its rows.
   int32_t RunChunk(const PromptTokens& prompt, int32_t phase, int32_t begin,
                    DecodingSequence& sequence);
@@ -64,6 +80,7 @@ class SequenceRunner {
   models::Model& model_;
   engine::KvCache& cache_;
   const int32_t max_rows_;
+  const engine::TokenClasses token_classes_;  // [vocab] or null
 };
 
 }  // namespace headroom::profiler

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "engine/token_classes.h"
 #include "profiler/atomic_file.h"
 #include "profiler/evaluation/cache_set.h"
 #include "profiler/evaluation/fidelity.h"
@@ -114,13 +115,17 @@ Status Measure(const EvalFlags& flags, Runtime& runtime, const Clock& clock, Eva
   HEADROOM_ASSIGN_OR_RETURN(report->rows, MakeRows(flags, runtime));
   HEADROOM_ASSIGN_OR_RETURN(const EvalWork work, PrepareWork(flags, runtime, clock));
   report->settings = DescribeRun(flags, runtime);
-  const profiler::EvalModel model = {.model = runtime.transformer(),
-                                     .backend = runtime.backend(),
-                                     .policies = runtime.policies(),
-                                     .clock = clock,
-                                     .shape = runtime.shape(),
-                                     .attention_scale = runtime.transformer().attention_scale(),
-                                     .max_rows = flags.runtime.options.max_batch_rows};
+  const profiler::EvalModel model = {
+      .model = runtime.transformer(),
+      .backend = runtime.backend(),
+      .policies = runtime.policies(),
+      .clock = clock,
+      .shape = runtime.shape(),
+      .attention_scale = runtime.transformer().attention_scale(),
+      .max_rows = flags.runtime.options.max_batch_rows,
+      .token_classes = runtime.tokenizer() == nullptr
+                           ? nullptr
+                           : engine::ClassifyVocabulary(*runtime.tokenizer())};
   HEADROOM_ASSIGN_OR_RETURN(const auto caches,
                             profiler::CacheSet::Create(model, report->rows, work.max_tokens));
   int64_t done = 0;
@@ -270,9 +275,10 @@ void AddNeedleFlags(CLI::App* command, EvalFlags* flags) {
 void AddGridFlags(CLI::App* command, EvalFlags* flags) {
   AddRuntimeFlags(command, &flags->runtime);
   AddBudgetFlags(command, &flags->settings);
-  for (const char* name : {"--kv-memory-mib", "--kv-pages", "--max-running", "--max-queued",
-                           "--step-time-ms", "--check-invariants", "--kv-policy", "--kv-retention",
-                           "--tsp-ratio", "--kv-retention-tokens", "--tsp-tokens", "--kv-strict"}) {
+  for (const char* name :
+       {"--kv-memory-mib", "--kv-pages", "--max-running", "--max-queued", "--step-time-ms",
+        "--check-invariants", "--kv-policy", "--kv-retention", "--tsp-ratio",
+        "--kv-retention-tokens", "--tsp-tokens", "--kv-strict", "--kv-recovery"}) {
     command->remove_option(command->get_option(name));
   }
   command->get_option("--kv-dtype")

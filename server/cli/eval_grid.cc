@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "server/budget_resolver.h"
 
@@ -57,12 +58,15 @@ struct Axes {
   std::vector<int64_t> theta;
 };
 
-std::vector<Budget> BudgetsOf(const std::string& policy, const Axes& axes) {
+std::vector<Budget> BudgetsOf(const std::string& name, const Axes& axes,
+                              const engine::KvPolicyRegistry& policies) {
+  const engine::KvPolicy* policy = policies.Find(name);  // unknown ones are refused later
+  const bool has_recovery = policy != nullptr && policy->has_recovery();
   std::vector<Budget> budgets;
   for (const int64_t tsp : axes.tsp) {
-    if (policy == "full") {
+    if (name == "full") {
       budgets.push_back({.retention_ppm = kPpm, .tsp_ppm = tsp, .theta_ppm = {}});
-    } else if (policy == "fastgen") {
+    } else if (has_recovery) {
       for (const int64_t theta : axes.theta) {
         budgets.push_back({.retention_ppm = kPpm, .tsp_ppm = tsp, .theta_ppm = theta});
       }
@@ -73,6 +77,26 @@ std::vector<Budget> BudgetsOf(const std::string& policy, const Axes& axes) {
     }
   }
   return budgets;
+}
+
+bool Reads(const engine::KvPolicy& policy, const PolicyOption& option) {
+  const std::vector<std::string> names = policy.OptionNames();
+  return std::find(names.begin(), names.end(), option.name) != names.end();
+}
+
+// Each policy gets the options that it reads; one that none reads is a mistake.
+Status CheckOptions(const std::vector<std::string>& names, const BudgetFields& settings,
+                    const engine::KvPolicyRegistry& policies) {
+  for (const PolicyOption& option : settings.kv_options.value_or(std::vector<PolicyOption>())) {
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+          const engine::KvPolicy* policy = policies.Find(name);
+          return policy == nullptr || Reads(*policy, option);
+        })) {
+      return InvalidArgument("--kv-options: none of the policies {} has the setting {}",
+                             fmt::join(names, ", "), option.name);
+    }
+  }
+  return OkStatus();
 }
 
 // A row without its KV type.
@@ -89,6 +113,11 @@ StatusOr<EvalRow> ResolveRow(const std::string& policy, const Budget& budget,
   fields.kv_retention_ppm = budget.retention_ppm;
   fields.tsp_ratio_ppm = budget.tsp_ppm;
   fields.kv_recovery_ppm = budget.theta_ppm;
+  if (const engine::KvPolicy* known = policies.Find(policy);
+      known != nullptr && fields.kv_options.has_value()) {
+    std::erase_if(*fields.kv_options,
+                  [&](const PolicyOption& option) { return !Reads(*known, option); });
+  }
   // Documents have many lengths, and eval's short-prompt thresholds are 0 unless named.
   const auto resolved = ResolveBudget(fields, {}, policies, /*prompt_tokens=*/INT32_MAX);
   if (const auto* error = std::get_if<ApiError>(&resolved)) {
@@ -136,9 +165,10 @@ StatusOr<std::vector<EvalRow>> MakeEvalRows(const EvalGridFlags& flags,
   HEADROOM_ASSIGN_OR_RETURN(axes.retention, ParseRatios(flags.retention, "--retention"));
   HEADROOM_ASSIGN_OR_RETURN(axes.tsp, ParseRatios(flags.tsp, "--tsp"));
   HEADROOM_ASSIGN_OR_RETURN(axes.theta, ParseRatios(flags.theta, "--theta"));
+  HEADROOM_RETURN_IF_ERROR(CheckOptions(names, flags.settings, policies));
   std::vector<EvalRow> cells;
   for (const std::string& name : names) {
-    for (const Budget& budget : BudgetsOf(name, axes)) {
+    for (const Budget& budget : BudgetsOf(name, axes, policies)) {
       HEADROOM_ASSIGN_OR_RETURN(EvalRow row, ResolveRow(name, budget, flags.settings, policies));
       cells.push_back(std::move(row));
     }

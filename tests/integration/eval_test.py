@@ -112,6 +112,34 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path):
     assert outputs[0] == outputs[1]
 
 
+def test_every_policy_runs_at_its_own_budget_and_options_reach_those_that_have_them():
+    policies = ["streaming", "h2o", "scissorhands", "snapkv", "adakv", "pyramidinfer", "gemfilter",
+                "fastkv", "random"]
+    common = [NEEDLE, "--text-bytes", TEXT, "--doc-tokens", 384, "--docs", 2, "--continuation", 64,
+              "--kv-dtype", "f32", "--json", "-", "--quiet"]
+    result = run(*common, "--policies", ",".join(["full", *policies, "fastgen"]), "--retention",
+                 "0.25", "--theta", "0.5,0.95", "--kv-options", '{"recent_share": 0.25}')
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert [row["refused"] for row in report["rows"]] == [None] * 12
+    assert [row["theta"] for row in report["rows"]] == [None] * 10 + [0.5, 0.95]
+    group, = report["fidelity"]["groups"]
+    full, *rest, low, high = group["rows"]
+    # 80 of 320 entries a head are 5 of 20 pages; heads of adakv and layers of pyramidinfer share
+    # them unevenly and round up to pages on their own.
+    for policy, row in zip(policies, rest):
+        share = row["physical_share"]
+        assert share == 0.25 or policy in ("adakv", "pyramidinfer") and 0.2 < share < 0.3, policy
+        assert row["kl_mean"]["value"] > 0, policy
+    assert low["physical_share"] <= high["physical_share"] < full["physical_share"]
+    # The same row without its companions, which it shares a prefill with.
+    alone = json.loads(run(*common, "--policies", "h2o", "--retention", "0.25", "--kv-options",
+                           '{"recent_share": 0.25}').stdout)
+    assert alone["fidelity"]["groups"][0]["rows"][1]["kl_mean"] == rest[1]["kl_mean"]
+    other = json.loads(run(*common, "--policies", "h2o", "--retention", "0.25").stdout)
+    assert other["fidelity"]["groups"][0]["rows"][1]["kl_mean"] != rest[1]["kl_mean"]
+
+
 def test_two_kv_types_are_rows_of_their_own():
     result = run(NEEDLE, "--policies", "full", "--kv-dtype", "f32,bf16", "--text-bytes", TEXT,
                  "--doc-tokens", 128, "--docs", 1, "--continuation", 32, "--json", "-", "--quiet")
@@ -131,6 +159,8 @@ def test_two_kv_types_are_rows_of_their_own():
     (["--text-bytes", TEXT, "--retention", ""], "--retention: got \"\""),
     (["--text-bytes", TEXT, "--kv-dtype", "f64"], "--kv-dtype: got f64"),
     (["--text-bytes", TEXT, "--kv-pool-width", "2"], "odd number"),
+    (["--text-bytes", TEXT, "--policies", "fastgen", "--theta", "1"], "wanted a ratio in (0, 1)"),
+    (["--text-bytes", TEXT, "--kv-options", '{"alpha": 0.5}'], "none of the policies full"),
     (["--text-bytes", TEXT, "--doc-tokens", "100"], "--doc-tokens: got 100, wanted more than"),
     (["--text-bytes", TEXT, "--doc-tokens", "512,600", "--docs", "1,2,3"], "--docs: got 3 numbers"),
     (["--text-bytes", TEXT, "--doc-tokens", "999999"], "wanted at least one document"),
