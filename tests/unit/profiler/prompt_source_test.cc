@@ -21,8 +21,8 @@ using headroom::testing::KvFixture;
 using headroom::testing::MakeKvSpec;
 
 constexpr int32_t kPrompt = 60;
-constexpr int32_t kFed = 20;
-constexpr int32_t kRows = 16;  // of a forward pass: the prompt takes four
+constexpr int32_t kFed = 30;
+constexpr int32_t kRows = 24;  // of a forward pass: the prompt takes three
 
 // Counts the rows that enter a model.
 class CountingModel final : public models::Model {
@@ -105,6 +105,8 @@ std::vector<KvPolicySpec> SharingSpecs() {
     specs.push_back(MakeKvSpec(policy, 500'000, kPpm));
     specs.push_back(MakeKvSpec(policy, 250'000, kPpm));
   }
+  // Decode evicts here, so that every fed token is a forward pass of its own.
+  specs.push_back(MakeKvSpec("streaming", 250'000, kPpm, engine::KvDecode::kTyped));
   for (const int64_t theta : {300'000, 600'000, 950'000}) {
     specs.push_back(MakeKvSpec("fastgen", kPpm, kPpm));
     specs.back().recovery_ppm = theta;
