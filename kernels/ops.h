@@ -43,7 +43,12 @@ class PackedWeight {
   virtual size_t num_bytes() const = 0;
 };
 
-enum class KvDType : uint8_t { kF32, kBF16 };
+// How a KV page holds numbers. kInt8: K, and likewise V, of a slot are int8 with one f32 scale per
+// token and head, kept in the page: scale = max|x| / 127 in f32, element = x / scale rounded to the
+// nearest integer, ties to even, in [-127, 127]; its value is element * scale. A vector whose scale
+// would be below the least normal f32 is held as zeros with scale 0; one that holds an
+// infinity or a NaN has a NaN scale, so that it cannot pass for a number.
+enum class KvDType : uint8_t { kF32, kBF16, kInt8 };
 
 // Shape of the KV cache of one model. A page holds K and V of kPageSize tokens of one KV head.
 struct KvGeometry {
@@ -53,7 +58,16 @@ struct KvGeometry {
   KvDType dtype = KvDType::kF32;
 };
 
-constexpr int32_t KvElementBytes(KvDType dtype) { return dtype == KvDType::kF32 ? 4 : 2; }
+// Bytes of one element of K or V.
+constexpr int32_t KvElementBytes(KvDType dtype) {
+  return dtype == KvDType::kF32 ? 4 : dtype == KvDType::kBF16 ? 2 : 1;
+}
+// Bytes of an entry, K and V of one token of one KV head with their scales: what receipts count.
+// Pages may be larger, by a backend's padding.
+constexpr int64_t KvEntryBytes(KvDType dtype, int32_t head_dim) {
+  const int64_t scale_bytes = dtype == KvDType::kInt8 ? 2 * int64_t{sizeof(float)} : 0;
+  return int64_t{2} * head_dim * KvElementBytes(dtype) + scale_bytes;
+}
 
 // The page arena: page p begins at base + p * page_bytes. A slot is page * kPageSize + offset.
 struct KvArena {

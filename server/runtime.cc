@@ -38,7 +38,10 @@ StatusOr<kernels::KvDType> ChooseKvDType(const std::string& name,
   if (name == "bf16") {
     return kernels::KvDType::kBF16;
   }
-  return InvalidArgument("--kv-dtype: got {}, wanted auto, f32 or bf16", name);
+  if (name == "int8") {
+    return kernels::KvDType::kInt8;
+  }
+  return InvalidArgument("--kv-dtype: got {}, wanted auto, f32, bf16 or int8", name);
 }
 
 // Pages of one sequence of `tokens` with nothing evicted.

@@ -25,7 +25,7 @@ struct RuntimeOptions {
   std::string backend = "cpu";   // cpu, ref
   std::string cpu_isa = "auto";  // auto, avx512, avx2, scalar
   int32_t threads = 0;           // 0: the CPUs this process may use
-  std::string kv_dtype = "auto"; // auto (the backend's), f32, bf16
+  std::string kv_dtype = "auto"; // auto (the backend's), f32, bf16, int8
   int64_t kv_memory_mib = 0;     // 0: auto, see DefaultKvBytes
   int64_t kv_pages = 0;          // overrides kv_memory_mib; for tests
   int32_t max_context = 0;       // 0: the model's

@@ -491,7 +491,7 @@ void KvCache::Impl::FinishReceipt(KvSequence& sequence) {
   receipt.entries_full =
       int64_t{sequence.prompt.num_tokens} * shape.num_layers * shape.num_kv_heads;
   const int64_t entry_bytes =
-      int64_t{2} * config.geometry.head_dim * kernels::KvElementBytes(config.geometry.dtype);
+      kernels::KvEntryBytes(config.geometry.dtype, config.geometry.head_dim);
   receipt.bytes = receipt.entries * entry_bytes;
   receipt.bytes_full = receipt.entries_full * entry_bytes;
   receipt.pages = sequence.pages_held();

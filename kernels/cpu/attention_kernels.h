@@ -117,17 +117,22 @@ struct AttentionKernels {
   const char* isa = nullptr;  // "scalar", "avx2", "avx512"
   void (*attend_bf16)(const AttentionBlock& block) = nullptr;
   void (*attend_f32)(const AttentionBlock& block) = nullptr;
+  void (*attend_int8)(const AttentionBlock& block) = nullptr;
   // Merges partials of every chunk that each row sees, first to last, and writes out.
   void (*merge_partials)(const AttentionBlock& block) = nullptr;
   void (*window_head_bf16)(const WindowHead& head) = nullptr;
   void (*window_head_f32)(const WindowHead& head) = nullptr;
+  void (*window_head_int8)(const WindowHead& head) = nullptr;
   // Writes max and sum of flat rows [first_row, first_row + num_rows), num_rows <= kMaxBlockRows.
   void (*column_norms_bf16)(const ColumnRows& rows, int64_t first_row, int32_t num_rows) = nullptr;
   void (*column_norms_f32)(const ColumnRows& rows, int64_t first_row, int32_t num_rows) = nullptr;
+  void (*column_norms_int8)(const ColumnRows& rows, int64_t first_row, int32_t num_rows) = nullptr;
   void (*column_sums_bf16)(const ColumnBlock& block) = nullptr;
   void (*column_sums_f32)(const ColumnBlock& block) = nullptr;
+  void (*column_sums_int8)(const ColumnBlock& block) = nullptr;
   void (*rope_row_bf16)(const RopeRow& row) = nullptr;
   void (*rope_row_f32)(const RopeRow& row) = nullptr;
+  void (*rope_row_int8)(const RopeRow& row) = nullptr;
   void (*add_pooled)(const PoolRow& row) = nullptr;
 };
 

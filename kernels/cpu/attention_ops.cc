@@ -129,8 +129,8 @@ void RunItem(const AttentionParams& params, const AttentionKernels& kernels,
              const AttentionItem& item, AttentionScratch& scratch) {
   AttentionBlock block;
   FillBlock(params, item, &block);
-  const auto attend = params.arena.geometry.dtype == KvDType::kBF16 ? kernels.attend_bf16
-                                                                    : kernels.attend_f32;
+  const auto attend = KernelOf(params.arena.geometry.dtype, kernels.attend_f32,
+                               kernels.attend_bf16, kernels.attend_int8);
   if (item.split < 0) {
     attend(block);
     return;

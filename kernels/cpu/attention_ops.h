@@ -50,6 +50,12 @@ struct AttentionScratch {
   std::vector<uint64_t> top_k_keys;  // [2, num_scores]
 };
 
+// The kernel of the cache's dtype.
+template <typename Kernel>
+Kernel KernelOf(KvDType dtype, Kernel f32, Kernel bf16, Kernel int8) {
+  return dtype == KvDType::kF32 ? f32 : dtype == KvDType::kBF16 ? bf16 : int8;
+}
+
 // Runs the ops with one instruction set's kernels on a pool that the caller owns.
 class AttentionOps {
  public:

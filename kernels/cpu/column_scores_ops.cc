@@ -60,8 +60,9 @@ void NormalizeBlock(const ColumnCall& call, int64_t kv_head, int64_t block) {
   const int64_t first = block * kMaxBlockRows;
   const auto num_rows =
       static_cast<int32_t>(std::min<int64_t>(kMaxBlockRows, call.rows_per_head() - first));
-  const auto column_norms = call.geometry().dtype == KvDType::kBF16 ? call.kernels.column_norms_bf16
-                                                                    : call.kernels.column_norms_f32;
+  const auto column_norms =
+      KernelOf(call.geometry().dtype, call.kernels.column_norms_f32, call.kernels.column_norms_bf16,
+               call.kernels.column_norms_int8);
   column_norms(RowsOf(call, kv_head), first, num_rows);
 }
 
@@ -84,8 +85,8 @@ void AddBlock(const ColumnCall& call, int64_t target, int32_t first_slot, int32_
   block.sums = sums;
   block.near_sums =
       params.near_sums.empty() ? nullptr : params.near_sums[static_cast<size_t>(target)];
-  (call.geometry().dtype == KvDType::kBF16 ? call.kernels.column_sums_bf16
-                                           : call.kernels.column_sums_f32)(block);
+  KernelOf(call.geometry().dtype, call.kernels.column_sums_f32, call.kernels.column_sums_bf16,
+           call.kernels.column_sums_int8)(block);
 }
 
 // Slots per item: many share a row's query, few keep every thread busy.

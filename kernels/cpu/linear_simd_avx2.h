@@ -81,16 +81,6 @@ HEADROOM_INLINE I32x16 ReduceAddEach(const I32x16* v) {
   }
   return RoundToInt(Load(sums));
 }
-// The low bytes of the lanes.
-HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
-  const __m256i low_byte = _mm256_set1_epi32(0xff);
-  const __m256i halves = _mm256_permute4x64_epi64(
-      _mm256_packus_epi32(_mm256_and_si256(v.lo, low_byte), _mm256_and_si256(v.hi, low_byte)),
-      0xd8);
-  _mm_storeu_si128(
-      reinterpret_cast<__m128i*>(p),
-      _mm_packus_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
-}
 
 }  // namespace headroom::kernels::cpu_avx2
 

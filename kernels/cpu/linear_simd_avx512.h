@@ -91,10 +91,6 @@ HEADROOM_INLINE I32x16 ReduceAddEach(const I32x16* v) {
   return _mm512_add_epi32(_mm512_shuffle_i32x4(c[0], c[1], 0x88),
                           _mm512_shuffle_i32x4(c[0], c[1], 0xdd));
 }
-// The low bytes of the lanes.
-HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
-}
 
 }  // namespace headroom::kernels::cpu_avx512
 

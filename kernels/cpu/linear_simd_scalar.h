@@ -63,10 +63,5 @@ HEADROOM_INLINE I32x16 ReduceAddEach(const I32x16* v) {
   }
   return RoundToInt(Load(sums));
 }
-HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
-  for (int i = 0; i < 16; ++i) {
-    p[i] = static_cast<int8_t>(v.v[i]);
-  }
-}
 
 }  // namespace headroom::kernels::cpu_scalar

@@ -210,6 +210,24 @@ HEADROOM_INLINE F32x16 RoundToBf16(F32x16 v) {
   return FloatOf(ShiftLeft<16>({ToBf16(v.lo), ToBf16(v.hi)}));
 }
 
+HEADROOM_INLINE __m256i LoadEightInt8(const int8_t* p) {
+  return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+// Sixteen int8 values as f32.
+HEADROOM_INLINE F32x16 LoadInt8(const int8_t* p) {
+  return {_mm256_cvtepi32_ps(LoadEightInt8(p)), _mm256_cvtepi32_ps(LoadEightInt8(p + 8))};
+}
+// The low bytes of sixteen lanes.
+HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
+  const __m256i low_byte = _mm256_set1_epi32(0xff);
+  const __m256i halves = _mm256_permute4x64_epi64(
+      _mm256_packus_epi32(_mm256_and_si256(v.lo, low_byte), _mm256_and_si256(v.hi, low_byte)),
+      0xd8);
+  _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(p),
+      _mm_packus_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+}
+
 // The odd or the even elements of sixteen pairs, as f32.
 HEADROOM_INLINE F32x16 LoadOdd(const uint16_t* p) {
   return FloatOf(AndI(LoadI(reinterpret_cast<const int32_t*>(p)), Set1I(-0x10000)));

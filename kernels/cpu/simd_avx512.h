@@ -125,6 +125,16 @@ HEADROOM_INLINE F32x16 RoundToBf16(F32x16 v) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
+// Sixteen int8 values as f32.
+HEADROOM_INLINE F32x16 LoadInt8(const int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+// The low bytes of sixteen lanes.
+HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+}
+
 // The odd or the even elements of sixteen pairs, as f32.
 HEADROOM_INLINE F32x16 LoadOdd(const uint16_t* p) {
   const __m512i odd = _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(-0x10000));

@@ -151,6 +151,15 @@ HEADROOM_INLINE void StoreBf16(uint16_t* p, F32x16 a) {
 HEADROOM_LANES(F32x16, RoundToBf16(F32x16 a),
                FloatOf1(static_cast<uint32_t>(F32ToBf16(a.v[i])) << 16))
 
+// Sixteen int8 values as f32.
+HEADROOM_LANES(F32x16, LoadInt8(const int8_t* p), static_cast<float>(p[i]))
+// The low bytes of sixteen lanes.
+HEADROOM_INLINE void StoreInt8(int8_t* p, I32x16 v) {
+  for (int i = 0; i < 16; ++i) {
+    p[i] = static_cast<int8_t>(v.v[i]);
+  }
+}
+
 // The odd or the even elements of sixteen pairs, as f32.
 HEADROOM_LANES(F32x16, LoadOdd(const uint16_t* p),
                FloatOf1(static_cast<uint32_t>(p[2 * i + 1]) << 16))

@@ -57,7 +57,8 @@ void AttentionOps::WindowScores(const WindowScoresParams& params) {
     head.num_columns = params.num_columns;
     head.is_dot = params.kind == WindowScoreKind::kDot;
     head.out = window_sums + query_head * params.num_columns;
-    (geometry.dtype == KvDType::kBF16 ? kernels_.window_head_bf16 : kernels_.window_head_f32)(head);
+    KernelOf(geometry.dtype, kernels_.window_head_f32, kernels_.window_head_bf16,
+             kernels_.window_head_int8)(head);
   });
   pool_.ParallelFor(geometry.num_kv_heads, [&](int64_t kv_head, int) {
     CombineGroup(params, kernels_, window_sums, kv_head);

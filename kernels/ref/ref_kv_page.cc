@@ -1,23 +1,63 @@
 #include "kernels/ref/ref_kv_page.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 
 namespace headroom::kernels::ref {
 namespace {
 
+// Bytes of K or of V of one slot.
+int64_t RowBytes(const KvGeometry& geometry) {
+  return KvEntryBytes(geometry.dtype, geometry.head_dim) / 2;
+}
+
 // Byte address of row `offset` of K (part 0) or V (part 1) of a page.
 uint8_t* SlotAddress(const KvArena& arena, int64_t slot, int part) {
   const int64_t page = slot / kPageSize;
   const int64_t offset = slot % kPageSize;
-  const int64_t row_bytes =
-      static_cast<int64_t>(arena.geometry.head_dim) * KvElementBytes(arena.geometry.dtype);
   return static_cast<uint8_t*>(arena.base) + page * static_cast<int64_t>(arena.page_bytes) +
-         (part * kPageSize + offset) * row_bytes;
+         (part * kPageSize + offset) * RowBytes(arena.geometry);
+}
+
+// By KvDType::kInt8: head_dim elements, then their scale.
+void StoreInt8Row(int32_t head_dim, const float* values, uint8_t* out) {
+  float largest = 0.0f;
+  bool is_finite = true;
+  for (int32_t dim = 0; dim < head_dim; ++dim) {
+    is_finite = is_finite && std::isfinite(values[dim]);
+    largest = std::max(largest, std::abs(values[dim]));
+  }
+  float scale = largest / 127.0f;
+  if (!is_finite) {
+    scale = std::numeric_limits<float>::quiet_NaN();
+  } else if (scale < std::numeric_limits<float>::min()) {
+    scale = 0.0f;
+  }
+  for (int32_t dim = 0; dim < head_dim; ++dim) {
+    const auto element =
+        static_cast<int8_t>(scale > 0.0f ? std::nearbyint(values[dim] / scale) : 0.0f);
+    std::memcpy(out + dim, &element, sizeof(element));
+  }
+  std::memcpy(out + head_dim, &scale, sizeof(scale));
+}
+
+void LoadInt8Row(int32_t head_dim, const uint8_t* bytes, float* out) {
+  float scale;
+  std::memcpy(&scale, bytes + head_dim, sizeof(scale));
+  for (int32_t dim = 0; dim < head_dim; ++dim) {
+    out[dim] = static_cast<float>(static_cast<int8_t>(bytes[dim])) * scale;
+  }
 }
 
 void StoreRow(const KvGeometry& geometry, const float* values, uint8_t* out) {
+  if (geometry.dtype == KvDType::kInt8) {
+    StoreInt8Row(geometry.head_dim, values, out);
+    return;
+  }
   if (geometry.dtype == KvDType::kF32) {
     std::memcpy(out, values, sizeof(float) * static_cast<size_t>(geometry.head_dim));
     return;
@@ -29,6 +69,10 @@ void StoreRow(const KvGeometry& geometry, const float* values, uint8_t* out) {
 }
 
 void LoadRow(const KvGeometry& geometry, const uint8_t* bytes, float* out) {
+  if (geometry.dtype == KvDType::kInt8) {
+    LoadInt8Row(geometry.head_dim, bytes, out);
+    return;
+  }
   if (geometry.dtype == KvDType::kF32) {
     std::memcpy(out, bytes, sizeof(float) * static_cast<size_t>(geometry.head_dim));
     return;
@@ -43,8 +87,7 @@ void LoadRow(const KvGeometry& geometry, const uint8_t* bytes, float* out) {
 }  // namespace
 
 size_t PageBytes(const KvGeometry& geometry) {
-  return static_cast<size_t>(2 * kPageSize) * static_cast<size_t>(geometry.head_dim) *
-         static_cast<size_t>(KvElementBytes(geometry.dtype));
+  return static_cast<size_t>(2 * kPageSize) * static_cast<size_t>(RowBytes(geometry));
 }
 
 void StoreSlot(const KvArena& arena, int64_t slot, const float* k, const float* v) {
@@ -61,7 +104,7 @@ void CopySlot(const KvArena& arena, int64_t src_slot, int64_t dst_slot) {
   if (src_slot == dst_slot) {
     return;
   }
-  const size_t row_bytes = PageBytes(arena.geometry) / (2 * kPageSize);
+  const auto row_bytes = static_cast<size_t>(RowBytes(arena.geometry));
   for (int part = 0; part < 2; ++part) {
     std::memcpy(SlotAddress(arena, dst_slot, part), SlotAddress(arena, src_slot, part), row_bytes);
   }

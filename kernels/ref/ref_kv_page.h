@@ -1,4 +1,5 @@
-// The page layout of the reference backend: K [16][head_dim], then V [16][head_dim].
+// The page layout of the reference backend: K [16][head_dim], then V [16][head_dim]. In int8 the
+// f32 scale of each row of K and V follows its elements.
 #pragma once
 
 #include <cstddef>

@@ -18,6 +18,8 @@ std::string DTypeName(kernels::KvDType dtype) {
       return "f32";
     case kernels::KvDType::kBF16:
       return "bf16";
+    case kernels::KvDType::kInt8:
+      return "int8";
   }
   return "unknown";
 }

@@ -58,7 +58,9 @@ void AddRuntimeFlags(CLI::App* command, RuntimeFlags* flags) {
   command->add_option("--threads", options.threads, "compute threads; 0: the CPUs at hand")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
-  command->add_option("--kv-dtype", options.kv_dtype, "auto (cpu: bf16, ref: f32), f32 or bf16")
+  command->add_option("--kv-dtype", options.kv_dtype,
+                      "what K and V are kept in: auto (cpu: bf16, ref: f32), f32, bf16, or int8 "
+                      "with a scale per token and head")
       ->capture_default_str();
   command
       ->add_option("--kv-memory-mib", options.kv_memory_mib,

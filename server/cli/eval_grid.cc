@@ -38,8 +38,10 @@ StatusOr<std::vector<kernels::KvDType>> ParseDTypes(const std::string& text,
       dtypes.push_back(kernels::KvDType::kF32);
     } else if (part == "bf16") {
       dtypes.push_back(kernels::KvDType::kBF16);
+    } else if (part == "int8") {
+      dtypes.push_back(kernels::KvDType::kInt8);
     } else {
-      return InvalidArgument("--kv-dtype: got {}, wanted auto, f32 or bf16", part);
+      return InvalidArgument("--kv-dtype: got {}, wanted auto, f32, bf16 or int8", part);
     }
   }
   return dtypes;

@@ -1,16 +1,19 @@
-// Speed of the cpu backend's attention on one thread: prefill and decode of one layer (head_dim 64,
-// 3 KV heads, groups of 3), in GF/s and GB/s, beside the machine's bf16 dot-product peak measured
-// in the same run, and of column scores beside attention on the same rows.
-// Usage: attention_bench [isa] [head_dim]
+// Speed of the cpu backend's attention on one thread, with every dtype of the cache: prefill and
+// decode of one layer (head_dim 64, 3 KV heads, groups of 3), in GF/s and GB/s, beside the peak of
+// bf16 dot products measured in the same run, and column scores beside attention on the same
+// rows; then the times of int8 beside those of bf16. The cold decode walks layers of 256 MiB
+// together, as a step of a model does. Usage: attention_bench [isa] [head_dim] [group_size]
 #include <time.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/attention_ops.h"
@@ -147,30 +150,57 @@ AttentionKernels KernelsOf(const std::string& isa) {
   return isa == "scalar" ? AttentionKernelsScalar() : AttentionKernelsAvx512();
 }
 
-void Run(const std::string& isa, KvDType dtype, int32_t head_dim) {
+// Microseconds of a decode row in each of many layers, best of several walks through them.
+double ColdDecodeMicros(AttentionOps& ops, const KvGeometry& geometry, int32_t num_slots) {
+  std::vector<std::unique_ptr<Layer>> layers;
+  for (size_t bytes = 0; bytes < size_t{256} << 20;) {
+    layers.push_back(std::make_unique<Layer>(geometry, num_slots));
+    bytes += layers.back()->memory.size();
+  }
+  double best = 1e9;
+  for (int walk = 0; walk < 6; ++walk) {
+    double sum = 0.0;
+    for (const auto& layer : layers) {
+      sum += AttentionSeconds(ops, *layer, num_slots, 1, 1);
+    }
+    best = std::min(best, sum / static_cast<double>(layers.size()));
+  }
+  return best * 1e6;
+}
+
+// Name of a measurement -> its time.
+using Times = std::vector<std::pair<std::string, double>>;
+
+Times Run(const std::string& isa, const char* dtype_name, const KvGeometry& geometry) {
   ThreadPool pool(1);
   AttentionOps ops(KernelsOf(isa), &pool);
-  const KvGeometry geometry = {3, 3, head_dim, dtype};
+  const int32_t head_dim = geometry.head_dim;
   const double peak = isa == "avx512" ? Bf16PeakGflops() : 0.0;
-  std::printf("isa %s kv %s head_dim %d peak %.0f GF/s\n", isa.c_str(),
-              dtype == KvDType::kBF16 ? "bf16" : "f32", head_dim, peak);
+  std::printf("isa %s kv %s head_dim %d group %d peak %.0f GF/s\n", isa.c_str(), dtype_name,
+              head_dim, geometry.group_size, peak);
+  Times times;
   for (const int32_t n : {512, 2048, 8192}) {
     const Layer layer(geometry, n);
     const int32_t rows = std::min(n, 512);  // a chunk at the end of the prompt
     const double seconds = AttentionSeconds(ops, layer, n, rows, n > 4096 ? 10 : 40);
     const double keys = double(rows) * n - double(rows) * (rows - 1) / 2;
-    const double gflops = 4.0 * keys * head_dim * 9 / seconds * 1e-9;
+    const double gflops = 4.0 * keys * head_dim * 3 * geometry.group_size / seconds * 1e-9;
+    times.emplace_back("prefill " + std::to_string(n), seconds);
     std::printf("prefill rows %4d slots %5d: %7.3f ms %6.1f GF/s (%.0f %% of peak)\n", rows, n,
                 seconds * 1e3, gflops, peak > 0 ? 100 * gflops / peak : 0.0);
   }
-  for (const int32_t n : {512, 2048, 8192}) {
+  for (const int32_t n : {512, 2048, 8192, 32768}) {
     const Layer layer(geometry, n);
-    const double seconds = AttentionSeconds(ops, layer, n, 1, 400);
+    const double seconds = AttentionSeconds(ops, layer, n, 1, n > 16384 ? 100 : 400);
+    const double cold_us = ColdDecodeMicros(ops, geometry, n);
+    times.emplace_back("decode " + std::to_string(n), seconds);
+    times.emplace_back("cold decode " + std::to_string(n), cold_us * 1e-6);
     const double bytes = double(n) / kPageSize * 3 * double(layer.arena.page_bytes);
-    std::printf("decode  slots %5d: %8.1f us %6.1f GB/s\n", n, seconds * 1e6,
-                bytes / seconds * 1e-9);
+    std::printf("decode  slots %5d: %8.1f us %6.1f GB/s, cold %8.1f us %6.1f GB/s\n", n,
+                seconds * 1e6, bytes / seconds * 1e-9, cold_us, bytes / cold_us * 1e-3);
   }
   RunColumns(ops, geometry);
+  return times;
 }
 
 }  // namespace
@@ -179,7 +209,14 @@ void Run(const std::string& isa, KvDType dtype, int32_t head_dim) {
 int main(int argc, char** argv) {
   const std::string isa = argc > 1 ? argv[1] : "avx512";
   const int head_dim = argc > 2 ? std::atoi(argv[2]) : 64;
-  headroom::kernels::Run(isa, headroom::kernels::KvDType::kBF16, head_dim);
-  headroom::kernels::Run(isa, headroom::kernels::KvDType::kF32, head_dim);
+  const int group_size = argc > 3 ? std::atoi(argv[3]) : 3;
+  using headroom::kernels::KvDType;
+  headroom::kernels::Run(isa, "f32", {3, group_size, head_dim, KvDType::kF32});
+  const auto bf16 = headroom::kernels::Run(isa, "bf16", {3, group_size, head_dim, KvDType::kBF16});
+  const auto int8 = headroom::kernels::Run(isa, "int8", {3, group_size, head_dim, KvDType::kInt8});
+  for (size_t i = 0; i < bf16.size(); ++i) {
+    std::printf("int8 / bf16 time, %-18s %.2f\n", bf16[i].first.c_str(),
+                int8[i].second / bf16[i].second);
+  }
   return 0;
 }

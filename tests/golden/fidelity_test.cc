@@ -165,9 +165,11 @@ void Print(const char* what, const Fidelity& fidelity) {
 
 // Activations of 16 bits leave nothing but f32 rounding; a bf16 KV cache is what remains.
 TEST_F(FidelityTest, QuantisedCoreStaysNearTheReference) {
-  const auto results = Measure(model_.weights, {kernels::KvDType::kF32, kernels::KvDType::kBF16});
+  const auto results = Measure(model_.weights, {kernels::KvDType::kF32, kernels::KvDType::kBF16,
+                                                kernels::KvDType::kInt8});
   Print("core Q, KV f32", results[0]);
   Print("core Q, KV bf16", results[1]);
+  Print("core Q, KV int8", results[2]);
   EXPECT_LE(results[0].mean_kl, 1e-5);
   EXPECT_GE(results[0].top1, 0.995);
   EXPECT_LE(results[1].mean_kl, 2e-4);

@@ -9,7 +9,7 @@ import pytest
 
 import receipt_assert
 from headroom_server import ROOT, HeadroomServer
-from wire import NEEDLE, complete, metric, wait_for, wait_until_free
+from wire import INT8, NEEDLE, TINY, complete, metric, wait_for, wait_until_free
 
 PAGE_SIZE = 16
 MAX_CONTEXT = 8192
@@ -59,6 +59,16 @@ def test_a_tenth_of_a_long_prompt_is_a_tenth_of_its_pages(long_needle):
         print(f"idle {idle / MIB:.0f} MiB, pool {pool * PAGE_BYTES / MIB:.0f} MiB, "
               f"peak {peak / MIB:.0f} MiB")
         assert peak <= bound, f"peak {peak}, wanted at most {bound}"
+
+
+def test_receipts_of_an_int8_cache_count_its_scales():
+    with HeadroomServer("builtin:tiny", "--kv-dtype", "int8") as server:
+        for asked in ({}, {"kv_policy": "streaming", "kv_retention": 0.3},
+                      {"kv_policy": "fastkv", "kv_retention": 0.2, "tsp_ratio": 0.4,
+                       "tsp_min_prompt": 0}):
+            answer = complete(server, prompt=[i * 7 % 250 for i in range(600)], max_tokens=1,
+                              **asked)
+            receipt_assert.check(answer["kv"], asked, n=600, **{**TINY, **INT8})
 
 
 PROMPT_TOKENS = 2400

@@ -9,6 +9,7 @@ import urllib.request
 # What receipt_assert needs of the built-in models, keys and values in bf16, the default.
 TINY = {"layers": 4, "kv_heads": 2, "tsp_layer": 1, "head_dim": 16, "element_bytes": 2}
 NEEDLE = {"layers": 6, "kv_heads": 2, "tsp_layer": 2, "head_dim": 32, "element_bytes": 2}
+INT8 = {"element_bytes": 1, "scale_bytes": 8}  # what differs with --kv-dtype int8
 # Tokens that builtin:tiny's template puts behind a message: <|im_end|>\n<|im_start|>assistant\n
 TINY_SUFFIX = 13
 

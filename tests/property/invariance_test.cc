@@ -200,6 +200,12 @@ TEST(InvarianceTest, OnTheReferenceBackend) {
   }
 }
 
+const char* KvName(kernels::KvDType dtype) {
+  return dtype == kernels::KvDType::kF32    ? "f32"
+         : dtype == kernels::KvDType::kBF16 ? "bf16"
+                                            : "int8";
+}
+
 // One test for each core of the linear layers and dtype of the cache.
 using CpuCase = std::tuple<DType, kernels::KvDType>;
 class CpuInvarianceTest : public ::testing::TestWithParam<CpuCase> {};
@@ -233,12 +239,12 @@ INSTANTIATE_TEST_SUITE_P(WeightsAndCache, CpuInvarianceTest,
                          ::testing::Values(CpuCase{DType::kF32, kernels::KvDType::kF32},
                                            CpuCase{DType::kBF16, kernels::KvDType::kBF16},
                                            CpuCase{DType::kQ8_0, kernels::KvDType::kBF16},
-                                           CpuCase{DType::kQ8_0, kernels::KvDType::kF32}),
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kF32},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kInt8}),
                          [](const ::testing::TestParamInfo<CpuCase>& tested) {
-                           const bool f32 = std::get<1>(tested.param) == kernels::KvDType::kF32;
                            return fmt::format("{}_kv_{}",
                                               GetDTypeInfo(std::get<0>(tested.param)).name,
-                                              f32 ? "f32" : "bf16");
+                                              KvName(std::get<1>(tested.param)));
                          });
 
 // The trained needle model has what random weights lack: heads that look far back.

@@ -133,7 +133,8 @@ TEST_P(KeptSetInvarianceTest, RatiosOfOneAreTheFullPathExactly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(KvDTypes, KeptSetInvarianceTest,
-                         ::testing::Values(kernels::KvDType::kF32, kernels::KvDType::kBF16));
+                         ::testing::Values(kernels::KvDType::kF32, kernels::KvDType::kBF16,
+                                           kernels::KvDType::kInt8));
 
 }  // namespace
 }  // namespace headroom::testing

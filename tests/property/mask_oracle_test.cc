@@ -56,8 +56,25 @@ TEST(MaskOracleTest, HoldsForABf16Cache) {
   for (const PolicyCase& policy : MakePolicyCases()) {
     SCOPED_TRACE(policy.name);
     OracleRun run = RunSequence(fixture, policy, {.num_prompt = 60, .num_decode = 10, .chunk = 9});
-    run.input.bf16_kv = true;
+    run.input.kv_dtype = kernels::KvDType::kBF16;
     EXPECT_LE(Distance(fixture, run), 5e-3);
+  }
+}
+
+// The same for int8, where a rounding boundary is worth a whole step, 1/127 of a head's largest
+// element. Without its own rounding the oracle is several times as far away.
+TEST(MaskOracleTest, HoldsForAnInt8Cache) {
+  KvFixtureOptions options;
+  options.dtype = kernels::KvDType::kInt8;
+  KvFixture fixture(options);
+  for (const PolicyCase& policy : MakePolicyCases()) {
+    SCOPED_TRACE(policy.name);
+    OracleRun run = RunSequence(fixture, policy, {.num_prompt = 60, .num_decode = 10, .chunk = 9});
+    const double unrounded = Distance(fixture, run);
+    run.input.kv_dtype = kernels::KvDType::kInt8;
+    const double rounded = Distance(fixture, run);
+    EXPECT_LE(rounded, 2e-2);
+    EXPECT_LE(rounded, 0.25 * unrounded);
   }
 }
 

@@ -276,7 +276,8 @@ TEST_P(OpenFromTest, RefusesWhatTheSourceCannotGive) {
 }
 
 INSTANTIATE_TEST_SUITE_P(KvDTypes, OpenFromTest,
-                         ::testing::Values(kernels::KvDType::kF32, kernels::KvDType::kBF16));
+                         ::testing::Values(kernels::KvDType::kF32, kernels::KvDType::kBF16,
+                                           kernels::KvDType::kInt8));
 
 }  // namespace
 }  // namespace headroom::testing

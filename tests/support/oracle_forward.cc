@@ -141,10 +141,8 @@ class Oracle {
         keys_[index] = MatVec(weights.k_proj, x);
         Rotate(keys_[index], config_.num_key_value_heads, row);
         values_[index] = MatVec(weights.v_proj, x);
-        if (input_.bf16_kv) {
-          Round(keys_[index]);
-          Round(values_[index]);
-        }
+        Round(keys_[index]);
+        Round(values_[index]);
       }
     }
     for (int32_t row = 0; row < num_rows; ++row) {
@@ -177,9 +175,22 @@ class Oracle {
     Add(hidden, MatVec(weights.down_proj, gate));
   }
 
-  static void Round(std::vector<double>& values) {
-    for (double& value : values) {
-      value = double{Bf16ToFloat(FloatToBf16(static_cast<float>(value)))};
+  // K or V of one token, [num_kv_heads, head_dim], as the cache's dtype holds it.
+  void Round(std::vector<double>& values) const {
+    if (input_.kv_dtype == kernels::KvDType::kBF16) {
+      for (double& value : values) {
+        value = double{Bf16ToFloat(FloatToBf16(static_cast<float>(value)))};
+      }
+    } else if (input_.kv_dtype == kernels::KvDType::kInt8) {
+      for (auto head = values.begin(); head != values.end(); head += config_.head_dim) {
+        double largest = 0.0;
+        for (int32_t d = 0; d < config_.head_dim; ++d) {
+          largest = std::max(largest, std::abs(head[d]));
+        }
+        for (int32_t d = 0; d < config_.head_dim; ++d) {
+          head[d] = largest == 0.0 ? 0.0 : std::rint(head[d] * 127 / largest) * largest / 127;
+        }
+      }
     }
   }
 

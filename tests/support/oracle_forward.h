@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/ops.h"
 #include "models/loaded_model.h"
 
 namespace headroom::testing {
@@ -19,7 +20,8 @@ struct OracleInput {
   std::vector<int32_t> tokens;  // [M], prompt then decode rows
   int32_t num_prompt = 0;       // N
   std::vector<RowDrop> drops;   // layers ascending
-  bool bf16_kv = false;         // keys and values are rounded as a bf16 cache rounds them
+  // Keys and values are rounded as a cache of this dtype rounds them.
+  kernels::KvDType kv_dtype = kernels::KvDType::kF32;
   // Positions that decode row N + t sees, [t][layer][kv head], its own included.
   std::vector<std::vector<std::vector<std::vector<int32_t>>>> seen;
 };

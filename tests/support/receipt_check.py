@@ -9,9 +9,12 @@ def share(ratio, count):
     return int(fractions.Fraction(str(ratio)) * count)
 
 
-def expect(*, n, layers, kv_heads, tsp_layer, head_dim, element_bytes, window=8, sinks=4, rho=1,
-           tau=1, rho_tokens=None, tau_tokens=None, kv_min_prompt=512, tsp_min_prompt=2048):
-    """Counts of a prompt of `n` tokens; `window` includes the template's rows after the question."""
+def expect(*, n, layers, kv_heads, tsp_layer, head_dim, element_bytes, scale_bytes=0, window=8,
+           sinks=4, rho=1, tau=1, rho_tokens=None, tau_tokens=None, kv_min_prompt=512,
+           tsp_min_prompt=2048):
+    """Counts of a prompt of `n` tokens; `window` includes the template's rows after the question.
+
+    An int8 cache has element_bytes 1 and scale_bytes 8: a 4-byte scale of K and one of V."""
     must_keep = min(n, min(n, window) + min(n, sinks))
     kept = min(share(rho, n), n if rho_tokens is None else rho_tokens)
     rows = min(share(tau, n), n if tau_tokens is None else tau_tokens)
@@ -21,7 +24,7 @@ def expect(*, n, layers, kv_heads, tsp_layer, head_dim, element_bytes, window=8,
     reached = [n if layer <= tsp_layer else propagated for layer in range(layers)]
     lengths = [min(slots, max(kept, must_keep)) if evicts else slots for slots in reached]
     entries, entries_full = kv_heads * sum(lengths), kv_heads * layers * n
-    entry_bytes = 2 * head_dim * element_bytes
+    entry_bytes = 2 * head_dim * element_bytes + scale_bytes
     reasons = {
         "short_prompt": (kept < n and not evicts) or (rows < n and not propagates),
         "floor": (evicts and kept < must_keep) or (propagates and rows < must_keep)}

@@ -165,10 +165,10 @@ TEST_P(AttentionInvarianceTest, EveryInstructionSetGivesTheScalarBits) {
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionInvarianceTest,
                          ::testing::Combine(::testing::ValuesIn(AllIsas()),
-                                            ::testing::Values(KvDType::kBF16, KvDType::kF32)),
+                                            ::testing::ValuesIn(kAllKvDTypes)),
                          [](const auto& test) {
                            return std::get<0>(test.param).name +
-                                  (std::get<1>(test.param) == KvDType::kBF16 ? "Bf16" : "F32");
+                                  DTypeName(std::get<1>(test.param));
                          });
 
 }  // namespace

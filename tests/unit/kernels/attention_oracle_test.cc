@@ -9,9 +9,9 @@
 namespace headroom::kernels {
 namespace {
 
-// Queries and the cache enter the oracle as the op rounds them. What is left: a probability is
-// rounded to bf16 (a relative error of up to 2^-8, in the sum of probabilities too), everything
-// else is f32 (scores of up to 20 with an error of 1e-6 each).
+// Queries and the cache enter the oracle as the op rounds them. What is left: with a bf16 cache a
+// probability is rounded to bf16 (a relative error of up to 2^-8, in the sum of probabilities too),
+// everything else is f32 (scores of up to 20 with an error of 1e-6 each).
 double Tolerance(KvDType dtype, double out, double bound) {
   return (dtype == KvDType::kBF16 ? 0x1p-8 : 0.0) * (bound + std::abs(out)) + 2e-5 * bound + 1e-7;
 }
@@ -119,10 +119,10 @@ TEST_P(AttentionOracleTest, ANanQueryStaysInItsOwnHead) {
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionOracleTest,
                          ::testing::Combine(::testing::ValuesIn(AllIsas()),
-                                            ::testing::Values(KvDType::kBF16, KvDType::kF32)),
+                                            ::testing::ValuesIn(kAllKvDTypes)),
                          [](const auto& test) {
                            return std::get<0>(test.param).name +
-                                  (std::get<1>(test.param) == KvDType::kBF16 ? "Bf16" : "F32");
+                                  DTypeName(std::get<1>(test.param));
                          });
 
 }  // namespace

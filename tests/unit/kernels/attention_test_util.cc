@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "base/philox.h"
@@ -33,8 +34,34 @@ float RoundToBf16(float x) {
   return std::bit_cast<float>(rounded);
 }
 
+std::string DTypeName(KvDType dtype) {
+  return dtype == KvDType::kF32 ? "F32" : dtype == KvDType::kBF16 ? "Bf16" : "Int8";
+}
+
+float Int8Scale(std::span<const float> x) {
+  float largest = 0.0f;
+  for (const float value : x) {
+    largest = std::max(largest, std::abs(value));
+  }
+  const float scale = largest / 127.0f;
+  return scale < std::numeric_limits<float>::min() ? 0.0f : scale;
+}
+
+std::vector<float> AsStored(std::span<const float> x, KvDType dtype) {
+  std::vector<float> stored(x.begin(), x.end());
+  const float scale = Int8Scale(x);
+  for (float& value : stored) {
+    if (dtype == KvDType::kBF16) {
+      value = RoundToBf16(value);
+    } else if (dtype == KvDType::kInt8) {
+      value = scale == 0.0f ? 0.0f : std::rint(value / scale) * scale;
+    }
+  }
+  return stored;
+}
+
 TestCache::TestCache(const KvGeometry& shape, const std::vector<int32_t>& num_slots, uint64_t seed,
-                     uint64_t placement_seed)
+                     uint64_t placement_seed, float spread)
     : geometry(shape) {
   int32_t num_pages = 0;
   for (const int32_t slots : num_slots) {
@@ -53,7 +80,8 @@ TestCache::TestCache(const KvGeometry& shape, const std::vector<int32_t>& num_sl
   const uintptr_t address = reinterpret_cast<uintptr_t>(memory.data());
   arena = {memory.data() + (64 - address % 64) % 64, page_bytes, geometry};
   size_t next_page = 0;
-  std::vector<float> row(static_cast<size_t>(2 * geometry.head_dim));
+  const size_t dim = static_cast<size_t>(geometry.head_dim);
+  std::vector<float> row(2 * dim);
   for (size_t head = 0; head < num_slots.size(); ++head) {
     const size_t head_pages = static_cast<size_t>((num_slots[head] + kPageSize - 1) / kPageSize);
     const auto first = order.begin() + static_cast<std::ptrdiff_t>(next_page);
@@ -62,15 +90,17 @@ TestCache::TestCache(const KvGeometry& shape, const std::vector<int32_t>& num_sl
     k.emplace_back();
     v.emplace_back();
     for (int32_t slot = 0; slot < num_slots[head]; ++slot) {
+      const uint64_t first_index = (head << 40) + (static_cast<uint64_t>(slot) << 12);
       for (size_t d = 0; d < row.size(); ++d) {
-        const float x = TestValue(seed, (head << 40) + (static_cast<uint64_t>(slot) << 12) + d);
-        row[d] = geometry.dtype == KvDType::kBF16 ? RoundToBf16(x) : x;
+        const float exponent = TestValue(seed, first_index + (d < dim ? 4000 : 4001));
+        row[d] = std::pow(spread, exponent) * TestValue(seed, first_index + d);
       }
-      const auto middle = row.begin() + geometry.head_dim;
-      k.back().insert(k.back().end(), row.begin(), middle);
-      v.back().insert(v.back().end(), middle, row.end());
+      const std::vector<float> stored_k = AsStored({row.data(), dim}, geometry.dtype);
+      const std::vector<float> stored_v = AsStored({row.data() + dim, dim}, geometry.dtype);
+      k.back().insert(k.back().end(), stored_k.begin(), stored_k.end());
+      v.back().insert(v.back().end(), stored_v.begin(), stored_v.end());
       AttentionOps::WriteKvSlot(arena, SlotOf(static_cast<int32_t>(head), slot), row.data(),
-                                row.data() + geometry.head_dim);
+                                row.data() + dim);
     }
   }
   for (size_t head = 0; head < num_slots.size(); ++head) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,17 @@ std::string SkipText(const IsaCase& isa);
 // Uniform in [-1, 1), a function of (seed, index).
 float TestValue(uint64_t seed, uint64_t index);
 
+// Every dtype of a KV cache, and its name.
+inline constexpr KvDType kAllKvDTypes[] = {KvDType::kBF16, KvDType::kF32, KvDType::kInt8};
+std::string DTypeName(KvDType dtype);
+
 // To the nearest bf16, ties to even (finite values).
 float RoundToBf16(float x);
+
+// The scale that int8 holds finite x with, and x as a cache of a dtype holds it, by their
+// definitions in kernels/ops.h.
+float Int8Scale(std::span<const float> x);
+std::vector<float> AsStored(std::span<const float> x, KvDType dtype);
 
 // A cache of one sequence and layer whose heads have lengths of their own and whose pages lie
 // anywhere. Holds the values as doubles too, rounded as the pages hold them.
@@ -36,10 +46,11 @@ struct TestCache {
   std::vector<std::vector<double>> k;       // [num_kv_heads][num_slots, head_dim]
   std::vector<std::vector<double>> v;
 
-  // Values depend on (seed, head, slot, dim) alone. placement_seed 0: pages in order, else
-  // shuffled. Every byte that no slot uses is 0xff: NaN in both dtypes.
+  // Values depend on (seed, head, slot, dim) alone: uniform in +-m, m a number of its own in
+  // [1 / spread, spread] for K and for V of each token. placement_seed 0: pages in order, else
+  // shuffled. Every byte that no slot uses is 0xff: NaN in f32, bf16 and the scales of int8.
   TestCache(const KvGeometry& shape, const std::vector<int32_t>& num_slots, uint64_t seed,
-            uint64_t placement_seed);
+            uint64_t placement_seed, float spread = 1.0f);
 
   int64_t SlotOf(int32_t head, int32_t index) const;
   int64_t QueryWidth() const {

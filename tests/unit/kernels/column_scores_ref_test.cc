@@ -126,7 +126,8 @@ TEST(DotWindowScoresTest, BothBackendsEqualTheDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ColumnScoresRefTest,
-                         ::testing::Combine(::testing::Values(KvDType::kF32, KvDType::kBF16),
+                         ::testing::Combine(::testing::Values(KvDType::kF32, KvDType::kBF16,
+                                                              KvDType::kInt8),
                                             ::testing::Values(ColumnKind::kProbability,
                                                               ColumnKind::kAboveMean)));
 

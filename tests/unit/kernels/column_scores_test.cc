@@ -237,10 +237,10 @@ TEST_P(ColumnScoresTest, AddsToWhatIsThereAndLeavesHeadsWithoutSumsAlone) {
 
 INSTANTIATE_TEST_SUITE_P(All, ColumnScoresTest,
                          ::testing::Combine(::testing::ValuesIn(AllIsas()),
-                                            ::testing::Values(KvDType::kBF16, KvDType::kF32)),
+                                            ::testing::ValuesIn(kAllKvDTypes)),
                          [](const auto& test) {
                            return std::get<0>(test.param).name +
-                                  (std::get<1>(test.param) == KvDType::kBF16 ? "Bf16" : "F32");
+                                  DTypeName(std::get<1>(test.param));
                          });
 
 }  // namespace

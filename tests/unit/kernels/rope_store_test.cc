@@ -112,18 +112,23 @@ TEST_P(RopeStoreTest, StoresRoundedKeysAndValuesInTheNamedSlotsOnly) {
     const TestCache cache(geometry, {40, 40}, 1, 3);
     RopeCall call(geometry, 33, cache);
     call.Run(cache, false, kernels(), 3);
-    const auto stored = [&](float x) { return dtype() == KvDType::kBF16 ? RoundToBf16(x) : x; };
     std::vector<float> k(static_cast<size_t>(head_dim));
     std::vector<float> v(k.size());
     for (int32_t head = 0; head < 2; ++head) {
       for (int32_t slot = 0; slot < 40; ++slot) {
         AttentionOps::ReadKvSlot(cache.arena, cache.SlotOf(head, slot), k.data(), v.data());
         const int64_t row = head == 1 ? 2 * slot : slot;
+        std::vector<float> stored_k;
+        std::vector<float> stored_v;
+        if (row < 33) {
+          const float* key = call.qkv.data() + row * call.stride + (6 + head) * head_dim;
+          stored_k = AsStored({key, k.size()}, dtype());
+          stored_v = AsStored({key + 2 * head_dim, k.size()}, dtype());
+        }
         for (size_t d = 0; d < k.size(); ++d) {
           if (row < 33) {
-            const size_t i = static_cast<size_t>(row * call.stride + (6 + head) * head_dim) + d;
-            ASSERT_EQ(k[d], stored(call.qkv[i]));
-            ASSERT_EQ(v[d], stored(call.qkv[i + static_cast<size_t>(2 * head_dim)]));
+            ASSERT_EQ(k[d], stored_k[d]);
+            ASSERT_EQ(v[d], stored_v[d]);
           } else {
             const size_t i = static_cast<size_t>(slot * head_dim) + d;
             ASSERT_EQ(k[d], cache.k[static_cast<size_t>(head)][i]);
@@ -152,10 +157,10 @@ TEST_P(RopeStoreTest, HasTheScalarBitsWithAnyNumberOfThreads) {
 
 INSTANTIATE_TEST_SUITE_P(All, RopeStoreTest,
                          ::testing::Combine(::testing::ValuesIn(AllIsas()),
-                                            ::testing::Values(KvDType::kBF16, KvDType::kF32)),
+                                            ::testing::ValuesIn(kAllKvDTypes)),
                          [](const auto& test) {
                            return std::get<0>(test.param).name +
-                                  (std::get<1>(test.param) == KvDType::kBF16 ? "Bf16" : "F32");
+                                  DTypeName(std::get<1>(test.param));
                          });
 
 class KvSlotTest : public ::testing::TestWithParam<KvDType> {};
@@ -164,7 +169,8 @@ TEST_P(KvSlotTest, PagesAreWholeCacheLines) {
   for (int32_t head_dim = 2; head_dim <= 256; head_dim += 2) {
     const size_t padded = static_cast<size_t>((head_dim + 15) / 16 * 16);
     const size_t bytes = AttentionOps::KvPageBytes({1, 1, head_dim, GetParam()});
-    EXPECT_EQ(bytes, 2 * 16 * padded * (GetParam() == KvDType::kBF16 ? 2 : 4));
+    const size_t scales = GetParam() == KvDType::kInt8 ? 2 * 16 * sizeof(float) : 0;
+    EXPECT_EQ(bytes, 2 * 16 * padded * static_cast<size_t>(KvElementBytes(GetParam())) + scales);
     EXPECT_EQ(bytes % 64, 0u);
   }
 }
@@ -221,10 +227,8 @@ TEST_P(KvSlotTest, MovesListsInOrderWhateverTheThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KvSlotTest, ::testing::Values(KvDType::kBF16, KvDType::kF32),
-                         [](const auto& test) {
-                           return test.param == KvDType::kBF16 ? "Bf16" : "F32";
-                         });
+INSTANTIATE_TEST_SUITE_P(All, KvSlotTest, ::testing::ValuesIn(kAllKvDTypes),
+                         [](const auto& test) { return DTypeName(test.param); });
 
 }  // namespace
 }  // namespace headroom::kernels
