@@ -4,7 +4,8 @@
 # usage: measure_policies.sh [--parts LIST] [--kv-dtype LIST] [--out DIR] [--build DIR] [--quick]
 #   --parts LIST     some of fidelity-2048, fidelity-4096, fidelity-7500, text-1000, text-2000,
 #                    1hop-512, 2hop-512; all when not named
-#   --kv-dtype LIST  KV types, the reference's first, instead of bf16
+#   --kv-dtype LIST  KV types of all parts, the reference's first, instead of bf16,int8 for
+#                    fidelity and bf16 for needles
 #   --out DIR        keep every part's JSON and HTML there
 #   --build DIR      an existing build folder instead of build/release
 #   --quick          tiny documents, one of each text, and few prompts: shows that it works, its
@@ -84,7 +85,7 @@ run_part() {
     model="$SMOLLM2_GGUF"
     inputs=(--text "$data/text/wiki.test.raw" --text "$data/text/war-and-peace.txt"
       --text "$work/headroom-cpp.txt" --doc-tokens "$tokens" --docs "$docs"
-      --continuation "$continuation" --kv-dtype "${dtypes:-bf16}")
+      --continuation "$continuation" --kv-dtype "${dtypes:-bf16,int8}")
   else
     local count=64
     $quick && count=1

@@ -140,13 +140,30 @@ def test_every_policy_runs_at_its_own_budget_and_options_reach_those_that_have_t
     assert other["fidelity"]["groups"][0]["rows"][1]["kl_mean"] != rest[1]["kl_mean"]
 
 
-def test_two_kv_types_are_rows_of_their_own():
-    result = run(NEEDLE, "--policies", "full", "--kv-dtype", "f32,bf16", "--text-bytes", TEXT,
+def test_kv_types_are_rows_of_their_own():
+    result = run(NEEDLE, "--policies", "full", "--kv-dtype", "f32,bf16,int8", "--text-bytes", TEXT,
                  "--doc-tokens", 128, "--docs", 1, "--continuation", 32, "--json", "-", "--quiet")
     report = json.loads(result.stdout)
-    assert [row["label"] for row in report["rows"]] == ["full, f32", "full, bf16"]
+    assert [row["label"] for row in report["rows"]] == ["full, f32", "full, bf16", "full, int8"]
     rows = report["fidelity"]["groups"][0]["rows"]
     assert rows[1]["physical_share"] == 0.5 and 0 < rows[1]["kl_mean"]["value"] < 0.01
+    # An entry is 32 numbers for K and for V, and in int8 a scale of four bytes for each.
+    assert rows[2]["physical_share"] == (64 + 8) / (4 * 64)
+    assert 0 < rows[2]["kl_mean"]["value"] < 0.01
+
+
+def test_policies_compress_an_int8_cache_from_its_own_prefill():
+    result = run(NEEDLE, "--policies", "full,snapkv,h2o", "--retention", "0.2", "--kv-dtype",
+                 "bf16,int8", "--text-bytes", TEXT, "--doc-tokens", 384, "--docs", 2,
+                 "--continuation", 64, "--json", "-", "--quiet")
+    report = json.loads(result.stdout)
+    assert [(row["policy"], row["kv_dtype"]) for row in report["rows"]] == [
+        ("full", "bf16"), ("snapkv", "bf16"), ("h2o", "bf16"),
+        ("full", "int8"), ("snapkv", "int8"), ("h2o", "int8")]
+    rows = report["fidelity"]["groups"][0]["rows"]
+    for plain, quantised in zip(rows[:3], rows[3:]):
+        assert quantised["physical_bytes"] * (2 * 64) == plain["physical_bytes"] * (64 + 8)
+        assert quantised["kl_mean"]["value"] != plain["kl_mean"]["value"]
 
 
 @pytest.mark.parametrize("arguments, fault", [
@@ -157,7 +174,7 @@ def test_two_kv_types_are_rows_of_their_own():
     (["--text-bytes", TEXT, "--policies", "full,full"], "--policies: full is named twice"),
     (["--text-bytes", TEXT, "--retention", "0.5,2"], "--retention: got 2"),
     (["--text-bytes", TEXT, "--retention", ""], "--retention: got \"\""),
-    (["--text-bytes", TEXT, "--kv-dtype", "f64"], "--kv-dtype: got f64"),
+    (["--text-bytes", TEXT, "--kv-dtype", "f64"], "wanted auto, f32, bf16 or int8"),
     (["--text-bytes", TEXT, "--kv-pool-width", "2"], "odd number"),
     (["--text-bytes", TEXT, "--policies", "fastgen", "--theta", "1"], "wanted a ratio in (0, 1)"),
     (["--text-bytes", TEXT, "--kv-options", '{"alpha": 0.5}'], "none of the policies full"),

@@ -201,15 +201,21 @@ TEST_F(FidelityTest, ARefusedRowHasNoScoresAndCostsNothing) {
   EXPECT_EQ(observer_.num_finished, 3);
 }
 
-TEST_F(FidelityTest, ABf16CacheIsComparedWithTheFirstType) {
+TEST_F(FidelityTest, OtherKvTypesAreComparedWithTheFirst) {
   FidelityReport report;
   ASSERT_TRUE(Measure({ReferenceRow(kernels::KvDType::kF32),
-                       Row("full", kPpm, kPpm, kernels::KvDType::kBF16)},
+                       Row("full", kPpm, kPpm, kernels::KvDType::kBF16),
+                       Row("full", kPpm, kPpm, kernels::KvDType::kInt8)},
                       &report)
                   .ok());
   EXPECT_GT(report.groups[0].rows[1]->mean_kl.value, 0.0);
   EXPECT_LT(report.groups[0].rows[1]->mean_kl.value, 1e-2);
   EXPECT_EQ(report.scores[1][0].cost.nominal_bytes * 2, report.scores[0][0].cost.nominal_bytes);
+  EXPECT_GT(report.groups[0].rows[2]->mean_kl.value, 0.0);
+  EXPECT_LT(report.groups[0].rows[2]->mean_kl.value, 1e-2);
+  // head_dim 8: 16 bytes and two scales of four, against 64.
+  EXPECT_EQ(report.scores[2][0].cost.nominal_bytes * 64,
+            report.scores[0][0].cost.nominal_bytes * 24);
 }
 
 TEST_F(FidelityTest, EndsBetweenRowsWhenCancelled) {
