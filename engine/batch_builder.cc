@@ -53,9 +53,8 @@ models::ForwardBatch& BatchBuilder::Build(int32_t num_layers, const KvCache& cac
       AddDecode(cache, entry);
     }
     // Only a prompt's last row and a decode row have logits.
-    const bool wants_logits =
-        entry.segment.layer_end == num_layers && !entry.segment.kv_tail &&
-        (entry.choice != nullptr || entry.segment.ends_phase);
+    const bool wants_logits = entry.segment.layer_end == num_layers && !entry.segment.kv_tail &&
+                              (entry.choice != nullptr ? !entry.replays : entry.segment.ends_phase);
     entry.logit_index = -1;
     if (wants_logits) {
       entry.logit_index = static_cast<int32_t>(batch_.logit_rows.size());
@@ -82,10 +81,14 @@ void BatchBuilder::AddPrefill(const KvCache& cache, StepRows& rows) {
 
 void BatchBuilder::AddDecode(const KvCache& cache, StepRows& rows) {
   const Choice& choice = *rows.choice;
-  HEADROOM_CHECK(rows.num_rows == 1 && choice.num_generated() >= 1);
-  // The logical position goes on after the prompt, whatever was evicted.
-  batch_.token_ids.push_back(choice.generated.back());
-  batch_.positions.push_back(cache.decode_begin(choice.handle) + choice.num_generated() - 1);
+  const int64_t first = cache.num_decoded(choice.handle);
+  HEADROOM_CHECK(first + rows.num_rows <= choice.num_generated());
+  HEADROOM_CHECK(rows.replays || first + 1 == choice.num_generated());
+  for (int64_t row = first; row < first + rows.num_rows; ++row) {
+    // The logical position goes on after the prompt, whatever was evicted.
+    batch_.token_ids.push_back(choice.generated[static_cast<size_t>(row)]);
+    batch_.positions.push_back(cache.decode_begin(choice.handle) + static_cast<int32_t>(row));
+  }
 }
 
 }  // namespace headroom::engine

@@ -17,7 +17,8 @@ namespace headroom::engine {
 // Rows of one sequence in this step.
 struct StepRows {
   Sequence* sequence = nullptr;
-  Choice* choice = nullptr;  // whose decode row it is; null: prompt rows
+  Choice* choice = nullptr;  // whose decode rows they are; null: prompt rows
+  bool replays = false;      // decode rows whose tokens are known: no logits
   int32_t num_rows = 0;
   models::RowSegment segment = {};  // set by Build
   int32_t logit_index = -1;         // set by Build: row of `logits`, or -1
@@ -27,7 +28,7 @@ class BatchBuilder {
  public:
   // Orders `rows`, sets what each entry says of itself, and returns the batch, `logits` unset. The
   // batch is valid until the next call. Prefilling sequences run the next rows of their phase,
-  // decoding ones their last token.
+  // decoding ones their last token, preempted ones first all tokens before it.
   models::ForwardBatch& Build(int32_t num_layers, const KvCache& cache,
                               std::vector<StepRows>& rows);
 

@@ -71,6 +71,7 @@ StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
   const KvFootprint footprint =
       policy->Footprint(request.kv, shape.kv, prompt, request.stop.max_new_tokens);
   Capacity capacity;
+  capacity.prefill_pages = footprint.prefill_peak_pages;
   capacity.shared_pages = footprint.shared_pages;
   capacity.choice_pages = footprint.steady_pages - footprint.shared_pages;
   const int64_t steady_pages = capacity.SteadyPages(request.num_choices);

@@ -21,6 +21,7 @@ struct EngineShape {
 
 struct Capacity {
   int64_t peak_pages = 0;    // reserved until prefill ends; at least SteadyPages(num_choices)
+  int64_t prefill_pages = 0;  // of peak_pages, what reading the prompt takes
   int64_t shared_pages = 0;  // of the prompt, read by all choices and written by none
   int64_t choice_pages = 0;  // further pages of each choice: its growth and its copies
   int64_t rows_total = 0;    // prompt rows of all phases

@@ -10,6 +10,7 @@
 #include "engine/counting_kv_store.h"
 #include "engine/sequence.h"
 #include "engine/sequence_set.h"
+#include "engine/step_planner.h"
 
 namespace headroom::engine {
 namespace {
@@ -22,6 +23,9 @@ EngineConfig Resolve(EngineConfig config, const models::Model& model, const KvCa
   if (config.limits.num_pages <= 0 || config.limits.num_pages > pool) {
     config.limits.num_pages = pool;
   }
+  HEADROOM_CHECK(config.kv_overcommit >= 1.0);
+  config.limits.admission_pages =
+      static_cast<int64_t>(config.kv_overcommit * static_cast<double>(config.limits.num_pages));
   const int32_t longest = model.config().max_position_embeddings;
   if (config.max_context_tokens <= 0 || config.max_context_tokens > longest) {
     config.max_context_tokens = longest;
@@ -29,20 +33,6 @@ EngineConfig Resolve(EngineConfig config, const models::Model& model, const KvCa
   HEADROOM_CHECK(config.limits.max_rows >= 1 && config.limits.max_running >= 1);
   HEADROOM_CHECK(config.limits.max_queued >= 1 && config.limits.min_chunk >= 1);
   return config;
-}
-
-// The KvCache's handles of a sequence that runs.
-std::vector<int32_t> HandlesOf(const Sequence& sequence) {
-  std::vector<int32_t> handles;
-  if (sequence.handle >= 0) {
-    handles.push_back(sequence.handle);
-  }
-  for (const Choice& choice : sequence.choices) {
-    if (choice.handle >= 0) {
-      handles.push_back(choice.handle);
-    }
-  }
-  return handles;
 }
 
 }  // namespace
@@ -58,15 +48,14 @@ struct Engine::Impl {
         tokenizer(the_tokenizer),
         clock(the_clock),
         counting_store(the_cache),
-        scheduler(config.limits),
         sampler(the_model.config().vocab_size),
-        sequences(the_cache) {
+        sequences(the_cache),
+        planner(config.limits, shape, the_cache, sequences) {
     shape = {.kv = the_cache.shape(),
              .vocab_size = the_model.config().vocab_size,
              .max_context_tokens = config.max_context_tokens,
              .num_pages = config.limits.num_pages,
-             .token_classes =
-                 tokenizer == nullptr ? nullptr : ClassifyVocabulary(*tokenizer)};
+             .token_classes = tokenizer == nullptr ? nullptr : ClassifyVocabulary(*tokenizer)};
     HEADROOM_CHECK(shape.kv.num_layers == the_model.config().num_hidden_layers);
     stats.pages_total = config.limits.num_pages;
   }
@@ -81,10 +70,10 @@ struct Engine::Impl {
   EngineShape shape;
 
   CountingKvStore counting_store;
-  const Scheduler scheduler;
   ChoiceSampler sampler;
   BatchBuilder builder;
   SequenceSet sequences;
+  StepPlanner planner;
 
   double row_ns = 0.0;  // measured time of a row through all layers; 0: not measured yet
   EngineStats stats;
@@ -92,18 +81,12 @@ struct Engine::Impl {
   // Reused by steps.
   std::vector<StepRows> step_rows;
   std::vector<float> logits;  // [logit rows, vocab]
-  std::vector<WaitingView> waiting_view;
-  std::vector<RunningView> running_view;
 
   void Apply(SubmitCommand& command);
   void Apply(CancelCommand& command);
   void Apply(FailAllCommand& command);
 
   // One step.
-  StepPlan Plan();
-  RunningView ViewOf(const Sequence& sequence) const;
-  void Admit(const std::vector<RequestId>& ids);
-  void CollectRows(const StepPlan& plan);
   void Forward();
   void AfterForward(const StepRows& rows);
   void AfterChunk(const StepRows& rows);
@@ -152,78 +135,6 @@ void Engine::Impl::Apply(FailAllCommand& command) {
   sequences.FailEverything(command.status);
 }
 
-RunningView Engine::Impl::ViewOf(const Sequence& sequence) const {
-  RunningView view = {.id = sequence.request->id,
-                      .num_choices = sequence.num_live,
-                      .reserved_pages = sequence.reserved_pages(),
-                      .decoding = sequence.state == Sequence::State::kDecode};
-  if (!view.decoding) {
-    const auto phase = static_cast<size_t>(sequence.phase);
-    view.phase = sequence.phase;
-    view.phase_rows_left =
-        static_cast<int64_t>(cache.phase_rows(sequence.handle, sequence.phase).size()) -
-        sequence.phase_rows_done;
-    view.num_layers_of_phase = NumLayersOf(cache.phases(sequence.handle)[phase]);
-  }
-  return view;
-}
-
-StepPlan Engine::Impl::Plan() {
-  sequences.DropEnded();
-  waiting_view.clear();
-  for (const std::unique_ptr<Sequence>& sequence : sequences.waiting()) {
-    waiting_view.push_back(
-        {.id = sequence->request->id,
-         .num_choices = sequence->num_live,
-         .peak_pages = sequence->capacity.peak_pages,
-         .phase_rows_left = static_cast<int64_t>(sequence->request->prompt_ids.size()),
-         .num_layers_of_phase = NumLayersOf(sequence->capacity.first_phase)});
-  }
-  running_view.clear();
-  for (const std::unique_ptr<Sequence>& sequence : sequences.running()) {
-    running_view.push_back(ViewOf(*sequence));
-  }
-  return scheduler.Plan({.waiting = waiting_view,
-                         .running = running_view,
-                         .row_ns = row_ns,
-                         .num_layers = shape.kv.num_layers});
-}
-
-void Engine::Impl::Admit(const std::vector<RequestId>& ids) {
-  for (const RequestId id : ids) {
-    Sequence& sequence = sequences.AdmitFront();
-    const Request& request = *sequence.request;
-    HEADROOM_CHECK(request.id == id);
-    sequence.handle = cache.Open(request.kv, PromptInfoOf(request, shape.token_classes));
-    sequence.state = Sequence::State::kPrefill;
-    for (Choice& choice : sequence.choices) {
-      if (request.sampling.repetition_penalty != 1.0f) {
-        choice.history.AddPrompt(request.prompt_ids);
-      }
-    }
-  }
-}
-
-void Engine::Impl::CollectRows(const StepPlan& plan) {
-  step_rows.clear();
-  for (const PlannedRows& planned : plan.decode) {
-    Sequence& sequence = *sequences.Find(planned.id);
-    int32_t rows_left = planned.num_rows;
-    for (Choice& choice : sequence.choices) {
-      if (choice.ended || rows_left == 0) {
-        continue;
-      }
-      --rows_left;
-      cache.PrepareDecode(choice.handle);
-      step_rows.push_back({.sequence = &sequence, .choice = &choice, .num_rows = 1});
-    }
-    HEADROOM_CHECK(rows_left == 0);
-  }
-  for (const PlannedRows& planned : plan.prefill) {
-    step_rows.push_back({.sequence = sequences.Find(planned.id), .num_rows = planned.num_rows});
-  }
-}
-
 void Engine::Impl::Forward() {
   models::ForwardBatch& batch = builder.Build(shape.kv.num_layers, cache, step_rows);
   logits.resize(batch.logit_rows.size() * static_cast<size_t>(shape.vocab_size));
@@ -257,19 +168,23 @@ void Engine::Impl::AfterForward(const StepRows& rows) {
   if (rows.choice == nullptr) {
     AfterChunk(rows);
   }
+  if (rows.replays) {
+    stats.recomputed_tokens += rows.num_rows;
+  }
   if (rows.logit_index < 0) {
     return;
   }
   const auto vocab = static_cast<size_t>(shape.vocab_size);
-  const auto row = std::span<const float>(logits).subspan(
-      static_cast<size_t>(rows.logit_index) * vocab, vocab);
+  const auto row =
+      std::span<const float>(logits).subspan(static_cast<size_t>(rows.logit_index) * vocab, vocab);
   if (rows.choice != nullptr) {
     SampleNext(sequence, *rows.choice, row);
     return;
   }
-  // All choices draw their first token from the prompt's last row.
+  // All choices draw their first token from the prompt's last row, but for those that have it from
+  // before a preemption.
   for (Choice& choice : sequence.choices) {
-    if (!choice.ended) {
+    if (!choice.ended && choice.generated.empty()) {
       SampleNext(sequence, choice, row);
     }
   }
@@ -280,7 +195,10 @@ void Engine::Impl::AfterChunk(const StepRows& rows) {
   sequence.phase_rows_done += rows.num_rows;
   sequence.rows_done += rows.num_rows;
   if (sequence.phase == 0) {
-    stats.prompt_tokens += rows.num_rows;
+    const int64_t read = std::max(sequence.prompt_rows_read, sequence.phase_rows_done);
+    const int64_t num_new = read - std::exchange(sequence.prompt_rows_read, read);
+    stats.prompt_tokens += num_new;
+    stats.recomputed_tokens += rows.num_rows - num_new;
   }
   if (rows.segment.ends_phase) {
     cache.FinishPhase(sequence.handle, sequence.phase);
@@ -290,9 +208,10 @@ void Engine::Impl::AfterChunk(const StepRows& rows) {
       FinishPrefill(sequence);
     }
   }
-  if (sequence.choices.front().ended) {
-    return;  // progress is told to the first choice
+  if (sequence.choices.front().ended || sequence.rows_done <= sequence.rows_told) {
+    return;  // progress is told to the first choice, and once
   }
+  sequence.rows_told = sequence.rows_done;
   RequestEvent event = MakeEvent(RequestEvent::Kind::kProgress);
   event.rows_done = sequence.rows_done;
   event.rows_total = std::max(sequence.rows_done, sequence.capacity.rows_total);
@@ -300,11 +219,16 @@ void Engine::Impl::AfterChunk(const StepRows& rows) {
 }
 
 void Engine::Impl::FinishPrefill(Sequence& sequence) {
-  sequence.receipt = cache.receipt(sequence.handle);
-  stats.entries_kept += sequence.receipt.entries;
-  stats.entries_dropped += sequence.receipt.entries_full - sequence.receipt.entries;
-  if (sequence.request->trace_kv) {
-    TracePrefill(sequence);
+  const bool is_new = sequence.choices.end() ==
+                      std::find_if(sequence.choices.begin(), sequence.choices.end(),
+                                   [](const Choice& choice) { return choice.replay != nullptr; });
+  if (is_new) {
+    sequence.receipt = cache.receipt(sequence.handle);
+    stats.entries_kept += sequence.receipt.entries;
+    stats.entries_dropped += sequence.receipt.entries_full - sequence.receipt.entries;
+    if (sequence.request->trace_kv) {
+      TracePrefill(sequence);
+    }
   }
   // What was kept is known now: the reservation becomes exact, and never larger.
   const KvFootprint steady =
@@ -316,9 +240,13 @@ void Engine::Impl::FinishPrefill(Sequence& sequence) {
   sequence.state = Sequence::State::kDecode;
   int32_t num_forks = 0;
   for (Choice& choice : sequence.choices) {
-    if (!choice.ended) {
-      choice.handle = ++num_forks < sequence.num_live ? cache.Fork(sequence.handle)
-                                                      : std::exchange(sequence.handle, -1);
+    if (choice.ended) {
+      continue;
+    }
+    choice.handle = ++num_forks < sequence.num_live ? cache.Fork(sequence.handle)
+                                                    : std::exchange(sequence.handle, -1);
+    if (choice.replay != nullptr) {
+      cache.ReplayDecode(choice.handle, std::exchange(choice.replay, nullptr));
     }
   }
 }
@@ -353,9 +281,11 @@ void Engine::Impl::UpdateStats() {
   stats.running = static_cast<int64_t>(sequences.running().size());
   stats.pages_used = cache.pool().num_pages() - cache.pool().num_free();
   stats.pages_reserved = 0;
+  stats.pages_steady = 0;
   stats.running_choices = 0;
   for (const std::unique_ptr<Sequence>& sequence : sequences.running()) {
     stats.pages_reserved += sequence->reserved_pages();
+    stats.pages_steady += sequence->capacity.SteadyPages(sequence->num_live);
     stats.running_choices += sequence->num_live;
   }
 }
@@ -369,7 +299,7 @@ Status Engine::Impl::CheckInvariants() const {
   int64_t held_pages = 0;
   size_t num_handles = 0;
   for (const std::unique_ptr<Sequence>& sequence : sequences.running()) {
-    const std::vector<int32_t> handles = HandlesOf(*sequence);
+    const std::vector<int32_t> handles = sequence->handles();
     const int64_t held = cache.pages_held(handles);
     if (held > sequence->reserved_pages()) {
       return Internal("request {} holds {} pages, {} are reserved", sequence->request->id, held,
@@ -384,8 +314,9 @@ Status Engine::Impl::CheckInvariants() const {
   if (held_pages != stats.pages_used) {
     return Internal("sequences hold {} pages, the pool misses {}", held_pages, stats.pages_used);
   }
-  if (stats.pages_reserved > config.limits.num_pages) {
-    return Internal("{} pages are reserved of {}", stats.pages_reserved, config.limits.num_pages);
+  if (stats.pages_reserved > config.limits.admission_pages) {
+    return Internal("{} pages are reserved of {}", stats.pages_reserved,
+                    config.limits.admission_pages);
   }
   return OkStatus();
 }
@@ -407,9 +338,7 @@ std::vector<EngineEvent> Engine::Step(int64_t now_ns, std::vector<Command> comma
   }
   impl_->sequences.ExpireDeadlines(now_ns);
 
-  const StepPlan plan = impl_->Plan();
-  impl_->Admit(plan.admit);
-  impl_->CollectRows(plan);
+  impl_->stats.preemptions += impl_->planner.Prepare(impl_->row_ns, impl_->step_rows);
   // SCHED-1: what runs or could run gets at least one row.
   HEADROOM_CHECK(!impl_->step_rows.empty() || !HasWork());
   if (!impl_->step_rows.empty()) {

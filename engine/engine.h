@@ -25,6 +25,9 @@ namespace headroom::engine {
 struct EngineConfig {
   SchedulerLimits limits;          // num_pages 0: the whole pool
   int32_t max_context_tokens = 0;  // prompt + generated; at most the model's; 0: the model's
+  // >= 1: reservations may add up to so many times the pool. Above 1 a cache with keeps_replay is
+  // needed: when a step would run out of pages, the request that was admitted last is preempted.
+  double kv_overcommit = 1.0;
   // Test hook: KvCache::CheckInvariants and the engine's own after every step (aborts on a fault).
   bool check_invariants = false;
 };
@@ -51,10 +54,13 @@ struct EngineStats {
   int64_t running_choices = 0;  // of them, those that have not ended
   int64_t pages_total = 0;
   int64_t pages_used = 0;
-  int64_t pages_reserved = 0;
-  int64_t prompt_tokens = 0;     // rows read of phase 0, since start
-  int64_t generated_tokens = 0;  // since start
-  int64_t entries_kept = 0;      // of finished prefills, since start
+  int64_t pages_reserved = 0;     // until prefills end their peak, then kept + growth
+  int64_t pages_steady = 0;       // of pages_reserved, what is left once all prefills have ended
+  int64_t preemptions = 0;        // since start
+  int64_t recomputed_tokens = 0;  // rows of prompts and answers run again, since start
+  int64_t prompt_tokens = 0;      // rows read of phase 0, since start
+  int64_t generated_tokens = 0;   // since start
+  int64_t entries_kept = 0;       // of finished prefills, since start
   int64_t entries_dropped = 0;
   // Work counters of the decoupling proof, since start.
   int64_t layer_rows = 0;  // (row, layer) pairs that ran whole; a kv_tail's extra layer does not

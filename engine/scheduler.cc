@@ -42,19 +42,25 @@ class ChunkFiller {
 
 void Scheduler::PlanAdmission(const SchedulerView& view, StepPlan& plan) const {
   int64_t reserved = 0;
+  int64_t claimed = 0;
   int64_t num_running = 0;
   for (const RunningView& running : view.running) {
     reserved += running.reserved_pages;
+    claimed += running.claimed_pages;
     num_running += running.num_choices;
   }
+  const int64_t admission_pages = std::max(limits_.admission_pages, limits_.num_pages);
   for (const WaitingView& waiting : view.waiting) {
     const bool too_many =
         num_running > 0 && num_running + waiting.num_choices > limits_.max_running;
-    if (too_many || waiting.peak_pages > limits_.num_pages - reserved) {
+    const int64_t most_reserved = waiting.preempted ? limits_.num_pages : admission_pages;
+    if (too_many || waiting.peak_pages > most_reserved - reserved ||
+        waiting.prefill_pages > limits_.num_pages - claimed) {
       break;
     }
     plan.admit.push_back(waiting.id);
     reserved += waiting.peak_pages;
+    claimed += waiting.prefill_pages;
     num_running += waiting.num_choices;
   }
 }
@@ -79,8 +85,7 @@ double Scheduler::PrefillCost(const SchedulerView& view, int32_t num_decode_rows
   if (view.row_ns <= 0.0) {
     return std::numeric_limits<double>::infinity();
   }
-  const int64_t aim_ns =
-      num_decode_rows == 0 ? limits_.prompt_step_time_ns : limits_.step_time_ns;
+  const int64_t aim_ns = num_decode_rows == 0 ? limits_.prompt_step_time_ns : limits_.step_time_ns;
   const double rows = static_cast<double>(aim_ns) / view.row_ns - num_decode_rows;
   return rows * view.num_layers;
 }

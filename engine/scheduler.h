@@ -3,8 +3,9 @@
 // Scheduler::Plan is const and has no side effects: it maps a view of the queue and the running
 // sequences to a StepPlan. Decode rows come first; the rest of the step's row budget goes to prompt
 // chunks in order of arrival. Admission counts reservations: the prefill peak until prefill ends,
-// then kept + growth (design: kv-cache.md section 6). First come, first served: a request that does
-// not fit yet is not overtaken.
+// then kept + growth. With admission_pages above num_pages they may add up to more than there is;
+// the prefill peak of a request must still find its pages among those that nobody claims. First
+// come, first served: a request that does not fit yet is not overtaken.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +24,25 @@ struct SchedulerLimits {
   int64_t step_time_ns = 100'000'000;  // aim for a step while others decode; shrinks chunks
   // Aim for a step of prompts alone: a cancel, and a new request's admission, wait no longer.
   int64_t prompt_step_time_ns = 1'000'000'000;
-  int64_t num_pages = 0;               // of the pool
+  int64_t num_pages = 0;        // of the pool
+  int64_t admission_pages = 0;  // that reservations may add up to; 0: num_pages
 };
 
 struct WaitingView {
   RequestId id = 0;
   int32_t num_choices = 1;
+  bool preempted = false;       // comes back only within num_pages: it is not preempted again
   int64_t peak_pages = 0;       // max(prefill peak, steady)
+  int64_t prefill_pages = 0;    // of them, what the prefill takes
   int64_t phase_rows_left = 0;  // rows of its first phase
   int32_t num_layers_of_phase = 0;
 };
 
 struct RunningView {
   RequestId id = 0;
-  int32_t num_choices = 1;  // that have not ended; a decode row each
+  int32_t num_choices = 1;     // that have not ended; a decode row each
   int64_t reserved_pages = 0;  // peak while prefilling, then steady
+  int64_t claimed_pages = 0;   // what its prefill takes, then those it holds
   bool decoding = false;
   int32_t phase = 0;                // while prefilling
   int64_t phase_rows_left = 0;      // while prefilling

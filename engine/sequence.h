@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/capacity.h"
+#include "engine/kv/kv_replay.h"
 #include "engine/output_assembler.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
@@ -30,6 +31,8 @@ struct Choice {
   int32_t handle = -1;             // of the KvCache, while it decodes
   std::vector<int32_t> generated;  // sampled so far; the last one has not been fed
   bool ended = false;              // its terminal event was emitted
+  // After a preemption, until its prefill has run again.
+  std::shared_ptr<const KvReplay> replay;
 
   int32_t num_generated() const { return static_cast<int32_t>(generated.size()); }
 };
@@ -52,17 +55,35 @@ struct Sequence {
   Capacity capacity;  // set at submission; its steady pages become exact when prefill ends
   State state = State::kWaiting;
   std::vector<Choice> choices;
-  int32_t num_live = 0;  // choices that have not ended
+  int32_t num_live = 0;    // choices that have not ended
+  bool preempted = false;  // at least once: it was admitted, then put back into the queue
 
   // While prefilling.
   int32_t handle = -1;  // of the KvCache; the choices' own while decoding
   int32_t phase = 0;
   int64_t phase_rows_done = 0;  // rows of `phase` that ran
   int64_t rows_done = 0;        // rows of all phases that ran
+  // Over all its runs.
+  int64_t prompt_rows_read = 0;  // most rows of phase 0
+  int64_t rows_told = 0;         // most rows_done of an event
 
   // Set when prefill ends.
   KvReceipt receipt;
   std::optional<KvTrace> trace;  // only under trace_kv
+
+  // The KvCache's, of what runs: of the prefill, or of the choices that decode.
+  std::vector<int32_t> handles() const {
+    std::vector<int32_t> open;
+    if (handle >= 0) {
+      open.push_back(handle);
+    }
+    for (const Choice& choice : choices) {
+      if (choice.handle >= 0) {
+        open.push_back(choice.handle);
+      }
+    }
+    return open;
+  }
 
   int64_t reserved_pages() const {
     return state == State::kDecode ? capacity.SteadyPages(num_live) : capacity.peak_pages;

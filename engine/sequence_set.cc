@@ -6,6 +6,14 @@
 #include "base/check.h"
 
 namespace headroom::engine {
+namespace {
+
+// A preempted sequence has been admitted: its queue deadline is met.
+bool WaitsForAdmission(const Sequence& sequence) {
+  return sequence.state == Sequence::State::kWaiting && !sequence.preempted;
+}
+
+}  // namespace
 
 RequestEvent MakeEvent(RequestEvent::Kind kind) {
   RequestEvent event;
@@ -31,6 +39,12 @@ Sequence& SequenceSet::AdmitFront() {
   running_.push_back(std::move(waiting_.front()));
   waiting_.pop_front();
   return *running_.back();
+}
+
+void SequenceSet::RequeueLast() {
+  HEADROOM_CHECK(!running_.empty() && running_.back() != nullptr);
+  waiting_.push_front(std::move(running_.back()));
+  running_.pop_back();
 }
 
 void SequenceSet::Emit(const Sequence& sequence, int32_t choice, RequestEvent event) {
@@ -102,7 +116,7 @@ void SequenceSet::ExpireDeadlines(int64_t now_ns) {
   std::vector<RequestId> expired;
   for (const auto& [id, sequence] : by_id_) {
     const Request& request = *sequence->request;
-    const bool waits = sequence->state == Sequence::State::kWaiting;
+    const bool waits = WaitsForAdmission(*sequence);
     if ((request.deadline_ns != 0 && now_ns >= request.deadline_ns) ||
         (waits && request.queue_deadline_ns != 0 && now_ns >= request.queue_deadline_ns)) {
       expired.push_back(id);
@@ -132,7 +146,7 @@ int64_t SequenceSet::NextDeadlineNs() const {
   };
   for (const auto& [id, sequence] : by_id_) {
     consider(sequence->request->deadline_ns);
-    if (sequence->state == Sequence::State::kWaiting) {
+    if (WaitsForAdmission(*sequence)) {
       consider(sequence->request->queue_deadline_ns);
     }
   }

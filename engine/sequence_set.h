@@ -36,6 +36,9 @@ class SequenceSet {
   // Moves the front of the queue to the end of those that run.
   Sequence& AdmitFront();
 
+  // Puts the last of those that run back to the front of the queue.
+  void RequeueLast();
+
   // Ends one choice, or all that are left: their pages go back, then the terminal event is emitted.
   // A sequence without live choices is gone from the lists; its memory stays until DropEnded.
   void End(Sequence& sequence, Choice& choice, RequestEvent event);

@@ -62,7 +62,11 @@ struct ServerMetrics::Impl {
   Gauge& running = MakeGauge("headroom_requests_running", "Choices that hold KV pages");
   Gauge& pages_total = MakeGauge("headroom_kv_cache_pages", "Pages of the KV pool");
   Gauge& pages_used = MakeGauge("headroom_kv_cache_pages_used", "Pages in use");
-  Gauge& pages_reserved = MakeGauge("headroom_kv_cache_pages_reserved", "Pages promised");
+  Gauge& pages_reserved =
+      MakeGauge("headroom_kv_cache_pages_reserved",
+                "Pages promised: prefills at their peak, then what was kept and its growth");
+  Gauge& pages_steady = MakeGauge("headroom_kv_cache_pages_reserved_steady",
+                                  "Pages promised once all running prefills have ended");
   Gauge& usage = MakeGauge("headroom_kv_cache_usage_ratio", "Pages in use, of all");
   Gauge& connections = MakeGauge("headroom_http_connections", "Open connections");
   Gauge& heartbeat_age =
@@ -76,6 +80,10 @@ struct ServerMetrics::Impl {
   Counter& bytes_saved = MakeCounter("headroom_kv_bytes_saved_total", "Bytes of evicted entries");
   Counter& unknown_fields =
       MakeCounter("headroom_unknown_request_fields_total", "Ignored fields of request bodies");
+  Counter& preemptions =
+      MakeCounter("headroom_preemptions_total", "Requests put back into the queue for their pages");
+  Counter& recomputed = MakeCounter("headroom_recomputed_tokens_total",
+                                    "Prompt and answer tokens run again after a preemption");
   Counter& steps = MakeCounter("headroom_engine_steps_total", "Engine steps");
   Histogram& step_seconds =
       MakeHistogram("headroom_engine_step_seconds", "Time of one engine step", kStepSeconds);
@@ -173,6 +181,7 @@ void ServerMetrics::Impl::Refresh() {
   pages_total.Set(static_cast<double>(stats.pages_total));
   pages_used.Set(static_cast<double>(stats.pages_used));
   pages_reserved.Set(static_cast<double>(stats.pages_reserved));
+  pages_steady.Set(static_cast<double>(stats.pages_steady));
   usage.Set(stats.pages_total == 0 ? 0.0
                                    : static_cast<double>(stats.pages_used) /
                                          static_cast<double>(stats.pages_total));
@@ -182,6 +191,8 @@ void ServerMetrics::Impl::Refresh() {
   RaiseTo(&generated, stats.generated_tokens - before.generated_tokens);
   RaiseTo(&entries_kept, stats.entries_kept - before.entries_kept);
   RaiseTo(&entries_dropped, stats.entries_dropped - before.entries_dropped);
+  RaiseTo(&preemptions, stats.preemptions);
+  RaiseTo(&recomputed, stats.recomputed_tokens);
 }
 
 std::string ServerMetrics::Text() const {

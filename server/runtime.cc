@@ -76,6 +76,7 @@ StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options
   config.limits.step_time_ns = int64_t{options.step_time_ms} * 1'000'000;
   config.limits.num_pages = runtime->cache_->pool().num_pages();
   config.max_context_tokens = runtime->max_context_;
+  config.kv_overcommit = options.kv_overcommit;
   config.check_invariants = options.check_invariants;
   runtime->engine_ =
       std::make_unique<engine::Engine>(config, *runtime->transformer_, *runtime->cache_,
@@ -139,6 +140,7 @@ Status Runtime::BuildEngine(const models::LoadedModel& loaded) {
   cache.attention_scale = transformer_->attention_scale();
   cache.tsp_layer = shape_.tsp_layer;
   cache.geometry = geometry_;
+  cache.keeps_replay = options_.kv_overcommit > 1.0;
   HEADROOM_ASSIGN_OR_RETURN(cache.num_pages, ChoosePages());
   HEADROOM_ASSIGN_OR_RETURN(cache_, engine::KvCache::Create(cache, *backend_, policies_, clock_));
   return OkStatus();

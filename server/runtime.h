@@ -34,6 +34,7 @@ struct RuntimeOptions {
   int32_t max_running = 256;
   int32_t max_queued = 1024;
   int32_t step_time_ms = 100;
+  double kv_overcommit = 1.0;    // >= 1: reservations may add up to so many times the pool
   bool check_invariants = false;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/kv/decode_control.h"
 #include "engine/kv/kv_sequence.h"
 #include "engine/kv/layer_finisher.h"
 #include "engine/kv/prefill_buffers.h"
@@ -27,7 +28,9 @@ struct KvCache::Impl {
               .tsp_layer = cache_config.tsp_layer},
         pool(cache_config.num_pages),
         query_buffers(cache_backend),
-        finisher(cache_backend, arena, cache_config.attention_scale, pool, moves) {
+        finisher(cache_backend, arena, cache_config.attention_scale, pool, moves),
+        decode(cache_backend, arena, cache_config.attention_scale, pool, moves,
+               cache_config.keeps_replay) {
     moves.lists.resize(static_cast<size_t>(cache_config.geometry.num_kv_heads));
   }
 
@@ -59,6 +62,7 @@ struct KvCache::Impl {
   BufferCache query_buffers;
   SlotMoves moves;  // empty between calls
   LayerFinisher finisher;
+  DecodeControl decode;
   std::vector<std::unique_ptr<KvSequence>> sequences;  // by handle; null: free
   std::vector<int32_t> free_handles;
 };
@@ -103,6 +107,7 @@ std::unique_ptr<KvSequence> KvCache::Impl::MakeSequence(const KvPolicySpec& spec
   const size_t num_layers = static_cast<size_t>(shape.num_layers);
   sequence->heads.resize(num_layers * static_cast<size_t>(shape.num_kv_heads));
   sequence->views.resize(sequence->heads.size());
+  sequence->scores.resize(sequence->heads.size());
   sequence->windows.resize(num_layers);
   sequence->columns.resize(num_layers);
   sequence->layer_done.assign(num_layers, 0);
@@ -127,8 +132,11 @@ int32_t KvCache::Impl::Add(std::unique_ptr<KvSequence> sequence) {
   return handle;
 }
 
-int32_t KvCache::Open(const KvPolicySpec& spec, const PromptInfo& prompt) {
-  return impl_->Add(impl_->MakeSequence(spec, prompt));
+int32_t KvCache::Open(const KvPolicySpec& spec, const PromptInfo& prompt,
+                      std::shared_ptr<const KvReplay> replay) {
+  std::unique_ptr<KvSequence> sequence = impl_->MakeSequence(spec, prompt);
+  sequence->replay = std::move(replay);
+  return impl_->Add(std::move(sequence));
 }
 
 int32_t KvCache::OpenSource(std::span<const KvPolicySpec> specs, const PromptInfo& prompt) {
@@ -243,31 +251,39 @@ void KvCache::FinishPhase(int32_t sequence, int32_t phase) {
   of.stashes[static_cast<size_t>((phase + 1) % 2)].Clear();
   HEADROOM_CHECK(!finished.selects_rows || of.rows.size() == static_cast<size_t>(phase) + 2);
   ++of.phase;
-  if (of.decoding()) {
-    impl_->FinishReceipt(of);
+  if (!of.decoding()) {
+    return;
   }
+  if (of.replay != nullptr) {
+    of.receipt = of.replay->receipt;
+    return;
+  }
+  impl_->FinishReceipt(of);
 }
 
 const KvReceipt& KvCache::receipt(int32_t sequence) const { return impl_->at(sequence).receipt; }
 
-void KvCache::PrepareDecode(int32_t sequence) {
+void KvCache::PrepareDecode(int32_t sequence) { impl_->decode.Prepare(impl_->at(sequence)); }
+
+int64_t KvCache::num_decoded(int32_t sequence) const { return impl_->at(sequence).decoded_slots; }
+
+std::shared_ptr<const KvReplay> KvCache::MakeReplay(int32_t sequence) const {
+  return impl_->decode.MakeReplay(impl_->at(sequence));
+}
+
+void KvCache::ReplayDecode(int32_t sequence, std::shared_ptr<const KvReplay> replay) {
   KvSequence& of = impl_->at(sequence);
-  HEADROOM_CHECK(of.decoding());
-  bool evicted = true;
-  while (evicted) {
-    evicted = false;
-    for (size_t i = 0; i < of.heads.size(); ++i) {
-      const DecodePlan& plan = of.decode_plans[i];
-      if (!plan.evicts || of.heads[i].length() < plan.capacity_slots + kernels::kPageSize) {
-        continue;
-      }
-      const size_t list = i % static_cast<size_t>(of.num_kv_heads);
-      of.heads[i].EvictOldestPage(impl_->pool, plan.sink_slots, impl_->moves.lists[list],
-                                  impl_->moves.released);
-      evicted = true;
-    }
-    impl_->RunMoves();
-  }
+  HEADROOM_CHECK(of.decoding() && of.decoded_slots == 0 && replay != nullptr);
+  of.decode_replay = std::move(replay);
+  of.next_eviction = 0;
+}
+
+int32_t KvCache::NextReplayRows(int32_t sequence) const {
+  return engine::NextReplayRows(impl_->at(sequence));
+}
+
+int64_t KvCache::MostNewPages(int32_t sequence, int32_t num_rows, bool ends_phase) const {
+  return engine::MostNewPages(impl_->at(sequence), impl_->pool, num_rows, ends_phase);
 }
 
 KvFootprint KvCache::SteadyFootprint(int32_t sequence, int64_t new_slots) const {
@@ -388,6 +404,13 @@ const kernels::KvHeadView* KvCache::View(const RowSegment& segment, int32_t laye
 void KvCache::CaptureQueries(const RowSegment& segment, int32_t layer, const int32_t* positions,
                              const float* queries, int64_t stride) {
   KvSequence& sequence = impl_->at(segment.sequence);
+  if (sequence.decoding()) {
+    // Rows of a replay come several at once, and their scores are known.
+    if (segment.num_rows == 1) {
+      impl_->decode.Observe(sequence, layer, positions[0], queries);
+    }
+    return;
+  }
   if (sequence.NeedsColumns(layer)) {
     impl_->AddColumns(segment, layer, positions[0], queries, stride);
   }

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/kv/budget.h"
+#include "engine/kv/kv_replay.h"
 #include "engine/kv/page_pool.h"
 #include "engine/kv/policy.h"
 #include "kernels/ops.h"
@@ -32,6 +33,7 @@ struct KvCacheConfig {
   int32_t tsp_layer = 0;
   int32_t num_pages = 0;
   kernels::KvGeometry geometry;
+  bool keeps_replay = false;  // sequences note what MakeReplay needs
 };
 
 // The shape and size of one head, for traces and invariants.
@@ -49,8 +51,11 @@ class KvCache final : public models::KvStore {
                                                    const Clock& clock);
   ~KvCache() override;
 
-  // Opens a sequence and returns its handle. `spec` passed the policy's Validate.
-  int32_t Open(const KvPolicySpec& spec, const PromptInfo& prompt);
+  // Opens a sequence and returns its handle. `spec` passed the policy's Validate. With `replay`, of
+  // a sequence of the same spec and prompt, the prefill repeats that sequence's: its rows, kept
+  // slots and receipt, without a score or a selection.
+  int32_t Open(const KvPolicySpec& spec, const PromptInfo& prompt,
+               std::shared_ptr<const KvReplay> replay = nullptr);
 
   // Opens a sequence under policy `full` that also keeps, of every layer, the queries and column
   // sums that these specs score with. They stay until it closes: memory beside the pool.
@@ -89,6 +94,19 @@ class KvCache final : public models::KvStore {
   // Before a decode step: applies the policy's decode eviction, so that one more slot per head
   // fits the reservation.
   void PrepareDecode(int32_t sequence);
+  // Decode rows that were appended.
+  int64_t num_decoded(int32_t sequence) const;
+
+  // Preemption. What it takes to run the sequence, which decodes, again to where it stands, given
+  // the same tokens; under KvCacheConfig::keeps_replay.
+  std::shared_ptr<const KvReplay> MakeReplay(int32_t sequence) const;
+  // The sequence's prefill, or that of the one it was forked from, was a replay: its next decode
+  // rows repeat those of `replay`, evictions included; then the scores are as they were.
+  void ReplayDecode(int32_t sequence, std::shared_ptr<const KvReplay> replay);
+  // Rows of a replay that may be fed at once, PrepareDecode before them; 0: it is over.
+  int32_t NextReplayRows(int32_t sequence) const;
+  // The most pages that the next rows take at once beside those that the sequence holds.
+  int64_t MostNewPages(int32_t sequence, int32_t num_rows, bool ends_phase) const;
 
   // What the policies are given; constant.
   const KvModelShape& shape() const;

@@ -29,6 +29,9 @@ class KvHead {
   // How many slots lie at positions up to `position`.
   int32_t VisibleAt(int32_t position) const;
 
+  // The slots at these positions, ascending; all are there.
+  void FindSlots(std::span<const int32_t> positions, std::vector<int32_t>& slots) const;
+
   // Adds one slot and returns it. The pool has a free page where one is needed.
   int64_t Append(PagePool& pool, int32_t position, std::vector<kernels::KvMove>& moves);
 
@@ -36,10 +39,13 @@ class KvHead {
   void Compact(PagePool& pool, std::span<const int32_t> kept, std::vector<kernels::KvMove>& moves,
                std::vector<int32_t>& released);
 
-  // Drops the kPageSize oldest slots behind the first `sink_slots`. The head holds at least so
-  // many. As many slots go as a page holds, the later pages stay as they are.
-  void EvictOldestPage(PagePool& pool, int32_t sink_slots, std::vector<kernels::KvMove>& moves,
-                       std::vector<int32_t>& released);
+  // Drops kPageSize slots that follow each other, the first of them `first`: as many as a page
+  // holds, so that the later pages stay as they are.
+  void EvictRun(PagePool& pool, int32_t first, std::vector<kernels::KvMove>& moves,
+                std::vector<int32_t>& released);
+  // Drops `slots` (ascending, at least one); what lies behind the first of them moves up.
+  void Evict(PagePool& pool, std::span<const int32_t> slots, std::vector<kernels::KvMove>& moves,
+             std::vector<int32_t>& released);
 
   // The same slots in the same pages, each with one more reference.
   KvHead Share(PagePool& pool) const;

@@ -50,7 +50,7 @@ Status CheckHead(const KvSequence& sequence, int32_t layer, int32_t kv_head) {
 }  // namespace
 
 bool KvSequence::NeedsWindow(int32_t layer) const {
-  if (decoding() || plan.needs.window_rows == 0 || IsStored(layer)) {
+  if (decoding() || replay != nullptr || plan.needs.window_rows == 0 || IsStored(layer)) {
     return false;
   }
   if (is_source || IsTail(layer)) {
@@ -71,7 +71,7 @@ bool KvSequence::NeedsWindow(int32_t layer) const {
 }
 
 bool KvSequence::NeedsColumns(int32_t layer) const {
-  return !decoding() && !plan.needs.columns.empty() &&
+  return !decoding() && replay == nullptr && !plan.needs.columns.empty() &&
          (is_source || !plan.layers[static_cast<size_t>(layer)].keep_all);
 }
 
@@ -104,6 +104,8 @@ std::unique_ptr<KvSequence> ForkSequence(const KvSequence& source, PagePool& poo
   }
   fork->views.resize(source.views.size());
   fork->decoded_slots = source.decoded_slots;
+  fork->scores = source.scores;
+  fork->evictions = source.evictions;
   fork->phase = source.phase;
   fork->rows = source.rows;
   // What only a prefill needs stays behind: windows and stash are empty by now.

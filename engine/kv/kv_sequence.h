@@ -9,9 +9,11 @@
 #include "engine/kv/budget.h"
 #include "engine/kv/column_sums.h"
 #include "engine/kv/kv_head.h"
+#include "engine/kv/kv_replay.h"
 #include "engine/kv/policy.h"
 #include "engine/kv/prefill_buffers.h"
 #include "engine/kv/prefill_plan.h"
+#include "engine/kv/slot_scores.h"
 #include "kernels/ops.h"
 
 namespace headroom::engine {
@@ -29,6 +31,16 @@ struct KvSequence {
   std::vector<KvHead> heads;               // [num_layers, num_kv_heads]
   std::vector<kernels::KvHeadView> views;  // [num_layers, num_kv_heads], made by View
   int64_t decoded_slots = 0;               // decode rows appended to layer 0
+
+  // Decode. Scores of heads that evict by score, [num_layers, num_kv_heads].
+  std::vector<SlotScores> scores;
+  std::vector<DecodeEviction> evictions;  // so far, where the cache keeps what a replay needs
+
+  // A sequence that was preempted. Its prefill takes rows and kept slots from `replay`: nothing is
+  // scored or selected. Decode rows evict what `decode_replay` says until they have caught up.
+  std::shared_ptr<const KvReplay> replay;
+  std::shared_ptr<const KvReplay> decode_replay;
+  size_t next_eviction = 0;  // of decode_replay
 
   // Prefill. `phase` is the number of phases when the sequence decodes.
   int32_t phase = 0;

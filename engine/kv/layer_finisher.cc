@@ -18,6 +18,7 @@ void LayerFinisher::MakeViews(const KvSequence& sequence, int32_t layer) {
 
 bool LayerFinisher::Score(const KvSequence& source, const KvSequence& sequence, int32_t layer) {
   mass_ = nullptr;
+  heavy_ = nullptr;
   if (sequence.NeedsColumns(layer)) {
     MakeViews(sequence, layer);
     ScoreColumns(source, sequence, layer);
@@ -93,6 +94,7 @@ void LayerFinisher::ScoreColumns(const KvSequence& source, const KvSequence& seq
   const std::vector<ColumnNeeds>& needs = sequence.plan.needs.columns;
   const bool mean = heads.front().score == ScoreKind::kColumnMean;
   const ColumnSums& heavy = Sums(source, sequence, layer, needs.front(), heavy_sums_);
+  heavy_ = &heavy;
   ColumnsToScores(heavy, needs.front(), sequence.num_kv_heads, mean, scores_);
   if (!heads.front().rungs.empty()) {
     mass_ = needs.size() == 1 ? &heavy : &Sums(source, sequence, layer, needs.back(), mass_sums_);
@@ -153,6 +155,9 @@ void LayerFinisher::FinishLayer(KvSequence& sequence, int32_t layer) {
   } else if (sequence.IsStored(layer)) {
     Compact(sequence, layer, sequence.tsp_layer_kept);
     sequence.tsp_layer_kept.clear();
+  } else if (sequence.replay != nullptr) {
+    ReplaySlots(sequence, layer, kept_);
+    Compact(sequence, layer, kept_);
   } else if (!sequence.is_source) {
     FinishFrom(sequence, sequence, layer);
   }
@@ -162,7 +167,44 @@ void LayerFinisher::FinishLayer(KvSequence& sequence, int32_t layer) {
 void LayerFinisher::FinishFrom(const KvSequence& source, KvSequence& sequence, int32_t layer) {
   const bool scored = Score(source, sequence, layer);
   SelectSlots(sequence, layer, scored, kept_);
+  StartScores(sequence, layer, kept_);
   Compact(sequence, layer, kept_);
+}
+
+void LayerFinisher::StartScores(KvSequence& sequence, int32_t layer,
+                                const std::vector<std::vector<int32_t>>& kept) const {
+  if (heavy_ == nullptr) {
+    return;
+  }
+  const auto num_heads = static_cast<size_t>(sequence.num_kv_heads);
+  const auto num_slots = static_cast<size_t>(heavy_->num_slots);
+  const size_t group = static_cast<size_t>(heavy_->num_heads) / num_heads;
+  for (size_t head = 0; head < num_heads; ++head) {
+    const size_t flat = static_cast<size_t>(layer) * num_heads + head;
+    const DecodePlan& plan = sequence.decode_plans[flat];
+    if (!plan.scores()) {
+      continue;
+    }
+    std::vector<int64_t> sums;
+    for (const int32_t slot : kept[head]) {
+      int64_t sum = 0;
+      for (size_t g = 0; g < group; ++g) {
+        sum += heavy_->sums[(head * group + g) * num_slots + static_cast<size_t>(slot)];
+      }
+      sums.push_back(sum);
+    }
+    sequence.scores[flat] = SlotScores(plan.score, std::move(sums));
+  }
+}
+
+void LayerFinisher::ReplaySlots(const KvSequence& sequence, int32_t layer,
+                                std::vector<std::vector<int32_t>>& kept) {
+  kept.resize(static_cast<size_t>(sequence.num_kv_heads));
+  for (int32_t index = 0; index < sequence.num_kv_heads; ++index) {
+    const size_t flat = static_cast<size_t>(layer) * static_cast<size_t>(sequence.num_kv_heads) +
+                        static_cast<size_t>(index);
+    sequence.heads[flat].FindSlots(sequence.replay->kept[flat], kept[static_cast<size_t>(index)]);
+  }
 }
 
 void LayerFinisher::FinishTail(KvSequence& sequence, int32_t layer) {
@@ -172,8 +214,14 @@ void LayerFinisher::FinishTail(KvSequence& sequence, int32_t layer) {
   const bool scored = Score(sequence, sequence, layer);
   if (restarts) {
     Release(sequence, layer);
+  } else if (sequence.replay != nullptr) {
+    ReplaySlots(sequence, layer, sequence.tsp_layer_kept);
   } else {
     SelectSlots(sequence, layer, scored, sequence.tsp_layer_kept);
+  }
+  if (sequence.replay != nullptr) {
+    sequence.rows.push_back(sequence.replay->rows[phase + 1]);
+    return;
   }
   std::vector<int32_t> selected;
   executor_.SelectRows(sequence.plan.selections[phase],

@@ -54,6 +54,12 @@ class LayerFinisher {
                    std::vector<std::vector<int32_t>>& kept);
   void ClimbLadders(const KvSequence& sequence, int32_t layer,
                     std::vector<std::vector<int32_t>>& kept);
+  // The same from the record of the sequence that was preempted.
+  void ReplaySlots(const KvSequence& sequence, int32_t layer,
+                   std::vector<std::vector<int32_t>>& kept);
+  // Scores of heads that evict by score go on from the column sums of what they keep.
+  void StartScores(KvSequence& sequence, int32_t layer,
+                   const std::vector<std::vector<int32_t>>& kept) const;
   void Compact(KvSequence& sequence, int32_t layer, const std::vector<std::vector<int32_t>>& kept);
   // Nothing of the layer stays.
   void Release(KvSequence& sequence, int32_t layer);
@@ -70,6 +76,7 @@ class LayerFinisher {
   LayerScores scores_;
   ColumnSums heavy_sums_;                   // made from a window
   ColumnSums mass_sums_;                    // made from a window
+  const ColumnSums* heavy_ = nullptr;       // of the layer in hand, where it needs columns
   const ColumnSums* mass_ = nullptr;        // of the layer in hand, where it has ladders
   std::vector<int32_t> visible_;            // [window rows]
   std::vector<kernels::KvHeadView> views_;  // [num_kv_heads]

@@ -112,12 +112,32 @@ struct TspPlan {
   bool overran = false;
 };
 
-// What decode evicts from one KV head once it holds `capacity_slots` + one page: the oldest slots
-// behind the sinks, a page at a time.
+enum class DecodeKind : uint8_t {
+  kGrow,         // nothing is evicted
+  kRing,         // the oldest behind the sinks
+  kLowestScore,  // the lowest scored of those that are neither sinks nor recent
+};
+
+// What slots of a head are ordered by while it decodes. Every decode row adds, summed over the
+// query heads of the group, to what the prompt's rows gave the kept slots.
+enum class DecodeScore : uint8_t {
+  kSum,          // the probabilities that rows gave a slot
+  kMean,         // the same, divided by the number of rows that have seen the slot
+  kRecentCount,  // how many of the last 400 rows gave it at least the mean of what they see
+};
+
+// What decode evicts from one KV head once it holds `capacity_slots` + one page: a page of slots at
+// once. The newest token always stays, and under kLowestScore the last `recent_slots`; capacity is
+// at least sink_slots + recent_slots.
 struct DecodePlan {
-  bool evicts = false;
+  DecodeKind kind = DecodeKind::kGrow;
   int32_t sink_slots = 0;
   int32_t capacity_slots = 0;
+  int32_t recent_slots = 0;               // kLowestScore
+  DecodeScore score = DecodeScore::kSum;  // kLowestScore; one for all heads of a layer
+
+  bool evicts() const { return kind != DecodeKind::kGrow; }
+  bool scores() const { return kind == DecodeKind::kLowestScore; }
 };
 
 // Pages of one sequence, all layers and KV heads together, page rounding included.

@@ -154,7 +154,7 @@ class PageReplay {
 // The most slots that a head ever holds while `new_slots` are decoded.
 int64_t LongestDecode(const DecodePlan& plan, int64_t kept, int64_t new_slots) {
   const int64_t grown = kept + new_slots;
-  if (!plan.evicts) {
+  if (!plan.evicts()) {
     return grown;
   }
   // Eviction never shortens a head below what it was given: it starts at the bound.
@@ -228,7 +228,7 @@ int64_t DecodePages(const DecodePlan& plan, int64_t kept, int64_t new_slots) {
 }
 
 int64_t SharedPages(const DecodePlan& plan, int64_t kept, int64_t new_slots) {
-  const bool evicts = plan.evicts && LongestDecode(plan, kept, new_slots) < kept + new_slots;
+  const bool evicts = plan.evicts() && LongestDecode(plan, kept, new_slots) < kept + new_slots;
   return evicts ? 0 : kept / kernels::kPageSize;
 }
 

@@ -71,6 +71,12 @@ void AddRuntimeFlags(CLI::App* command, RuntimeFlags* flags) {
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
   command
+      ->add_option("--kv-overcommit", options.kv_overcommit,
+                   "admit until reservations are so many times the pool; above 1 the latest "
+                   "request is preempted when pages run out")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 100.0));
+  command
       ->add_option("--max-context", options.max_context,
                    "longest prompt plus answer; 0: the model's")
       ->capture_default_str()

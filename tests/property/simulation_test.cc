@@ -165,6 +165,7 @@ struct Coverage {
   int64_t never_fit = 0;
   int64_t failed_all = 0;
   int64_t waited = 0;  // steps in which somebody waited
+  int64_t preemptions = 0;
 };
 
 // A broken CHECK aborts; the seed must still be seen.
@@ -199,6 +200,9 @@ class Schedule {
     EXPECT_EQ(fixture_.cache().pool().num_free(), fixture_.cache().pool().num_pages());
     EXPECT_EQ(fixture_.cache().num_sequences(), 0);
     EXPECT_EQ(fixture_.engine().stats().pages_reserved, 0);
+    coverage_.preemptions += fixture_.engine().stats().preemptions;
+    // Nobody is preempted twice.
+    EXPECT_LE(fixture_.engine().stats().preemptions, static_cast<int64_t>(contents_.size()));
   }
 
  private:
@@ -213,6 +217,7 @@ class Schedule {
     options.limits.max_running = draws_.Between(1, 8);
     options.limits.max_queued = draws_.Between(1, 10);
     options.limits.step_time_ns = draws_.Between(1, 400);
+    options.kv_overcommit = draws_.Percent(50) ? 1.5 : 1.0;
     return options;
   }
 
@@ -259,10 +264,10 @@ class Schedule {
     int64_t steps = 10;
     for (const int32_t content : contents_) {
       const Request& request = SoloOf(shape_index_, content).request;
-      // At most one phase a layer and the first, one row a step.
+      // At most one phase a layer and the first, one row a step; twice, after a preemption.
       const int64_t most_phases = ShapeOf(shape_index_).num_layers + 1;
-      steps += most_phases * static_cast<int64_t>(request.prompt_ids.size()) +
-               int64_t{request.stop.max_new_tokens} * request.num_choices;
+      steps += 2 * (most_phases * static_cast<int64_t>(request.prompt_ids.size()) +
+                    int64_t{request.stop.max_new_tokens} * request.num_choices);
     }
     return steps;
   }
@@ -392,7 +397,7 @@ TEST(SimulationTest, EveryScheduleKeepsTheInvariantsAndEveryRequestItsOwnTokens)
       "%lld schedules, %lld steps, %lld requests: %lld finished, cancelled %lld waiting, %lld "
       "begun, %lld of them decoding; %lld deadlines, %lld queue deadlines, %lld queue full, %lld "
       "never fit, %lld times all failed; somebody waited in %lld steps; %lld further choices "
-      "finished, %lld cancelled alone\n",
+      "finished, %lld cancelled alone; %lld preemptions\n",
       static_cast<long long>(count), static_cast<long long>(coverage.steps),
       static_cast<long long>(coverage.submitted), static_cast<long long>(coverage.finished),
       static_cast<long long>(coverage.cancelled_waiting),
@@ -402,14 +407,15 @@ TEST(SimulationTest, EveryScheduleKeepsTheInvariantsAndEveryRequestItsOwnTokens)
       static_cast<long long>(coverage.queue_full), static_cast<long long>(coverage.never_fit),
       static_cast<long long>(coverage.failed_all), static_cast<long long>(coverage.waited),
       static_cast<long long>(coverage.choices_finished),
-      static_cast<long long>(coverage.cancelled_choices));
+      static_cast<long long>(coverage.cancelled_choices),
+      static_cast<long long>(coverage.preemptions));
   if (count >= 1000) {
     // A simulation that meets none of these proves nothing of them.
     for (const int64_t met :
          {coverage.finished, coverage.cancelled_waiting, coverage.cancelled_after_prompt_began,
           coverage.cancelled_while_decoding, coverage.deadlines, coverage.queue_deadlines,
           coverage.queue_full, coverage.never_fit, coverage.failed_all, coverage.waited,
-          coverage.choices_finished, coverage.cancelled_choices}) {
+          coverage.choices_finished, coverage.cancelled_choices, coverage.preemptions}) {
       EXPECT_GE(met, 10);
     }
   }

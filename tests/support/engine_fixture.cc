@@ -1,6 +1,7 @@
 #include "tests/support/engine_fixture.h"
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/philox.h"
 #include "kernels/ref/ref_backend.h"
 #include "tests/support/ragged_policy.h"
@@ -14,7 +15,13 @@ using engine::RequestEvent;
 
 EngineFixture::EngineFixture(const EngineFixtureOptions& options,
                              const models::Tokenizer* tokenizer)
-    : backend_(kernels::CreateRefBackend()) {
+    : EngineFixture(options, tokenizer, kernels::CreateRefBackend()) {}
+
+EngineFixture::EngineFixture(const EngineFixtureOptions& options,
+                             const models::Tokenizer* tokenizer,
+                             std::unique_ptr<kernels::Backend> backend)
+    : backend_(std::move(backend)) {
+  SetLogLevel(LogLevel::kWarning);  // preemptions are told at info
   policies_.Add(MakeRaggedPolicy(/*seed=*/7));
   model_ = std::make_unique<FakeModel>(options.shape, *backend_);
   engine::KvCacheConfig cache_config;
@@ -27,12 +34,14 @@ EngineFixture::EngineFixture(const EngineFixtureOptions& options,
                            .group_size = options.shape.group_size,
                            .head_dim = options.shape.head_dim,
                            .dtype = kernels::KvDType::kF32};
+  cache_config.keeps_replay = options.kv_overcommit > 1.0;
   auto cache = engine::KvCache::Create(cache_config, *backend_, policies_, clock_);
   HEADROOM_CHECK(cache.ok());
   cache_ = std::move(cache).value();
   engine::EngineConfig config;
   config.limits = options.limits;
   config.max_context_tokens = options.max_context_tokens;
+  config.kv_overcommit = options.kv_overcommit;
   config.check_invariants = true;
   engine_ =
       std::make_unique<engine::Engine>(config, *model_, *cache_, policies_, tokenizer, &clock_);

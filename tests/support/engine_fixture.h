@@ -26,6 +26,7 @@ struct EngineFixtureOptions {
   int32_t num_pages = 1024;
   engine::SchedulerLimits limits;
   int32_t max_context_tokens = 0;
+  double kv_overcommit = 1.0;
 };
 
 // Everything that one choice of a request was told.
@@ -43,6 +44,9 @@ class EngineFixture {
  public:
   explicit EngineFixture(const EngineFixtureOptions& options,
                          const models::Tokenizer* tokenizer = nullptr);
+  // On another backend than ref.
+  EngineFixture(const EngineFixtureOptions& options, const models::Tokenizer* tokenizer,
+                std::unique_ptr<kernels::Backend> backend);
 
   // One step with these commands; sorts the events into outcomes().
   std::vector<engine::EngineEvent> Step(std::vector<engine::Command> commands = {});
@@ -60,6 +64,7 @@ class EngineFixture {
   engine::Engine& engine() { return *engine_; }
   engine::KvCache& cache() { return *cache_; }
   FakeModel& model() { return *model_; }
+  kernels::Backend& backend() { return *backend_; }
   FakeClock& clock() { return clock_; }
 
  private:

@@ -9,7 +9,9 @@
 //   column (kvpress' ObservedAttention);
 // - one kept set per KV head, from sums over its query heads;
 // - sinks are protected, kv_sink_tokens 0 gives the paper's sets; `recent_share` sets the halves;
-// - sums are whole numbers of 2^-40: they depend on no order.
+// - sums are whole numbers of 2^-40: they depend on no order;
+// - typed decode adds every new row's attention and drops a page of the lowest at once, where the
+//   paper drops one token a step.
 #include <algorithm>
 
 #include "engine/kv/policies/policies.h"
@@ -24,8 +26,7 @@ class H2oPolicy final : public KvPolicy {
 
   Status Validate(const KvPolicySpec& spec) const override {
     HEADROOM_RETURN_IF_ERROR(ValidateRanges(spec));
-    HEADROOM_RETURN_IF_ERROR(RefuseTsp(name(), spec));
-    return RefuseUnbuiltTypedDecode(name(), spec);
+    return RefuseTsp(name(), spec);
   }
 
   std::vector<std::string> OptionNames() const override {
@@ -67,7 +68,13 @@ class H2oPolicy final : public KvPolicy {
 
   DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
-    return {};
+    if (spec.decode == KvDecode::kGrow) {
+      return {};
+    }
+    const DecodeScore score =
+        spec.options.count_normalised ? DecodeScore::kMean : DecodeScore::kSum;
+    return LowestScoreDecode(PlanPrefill(spec, shape, prompt, layer, prompt.num_tokens), kv_head,
+                             score);
   }
 };
 

@@ -148,6 +148,20 @@ LayerPlan HeavyHitterPlan(const KvModelShape& shape, const HeavyHitterBudget& bu
   return plan;
 }
 
+DecodePlan LowestScoreDecode(const LayerPlan& plan, int32_t kv_head, DecodeScore score) {
+  if (plan.keep_all) {
+    return {};
+  }
+  const HeadPlan& head = plan.heads[static_cast<size_t>(kv_head)];
+  DecodePlan decode;
+  decode.kind = DecodeKind::kLowestScore;
+  decode.sink_slots = head.sink_slots;
+  decode.recent_slots = std::max(1, head.recent_slots);  // the newest token always stays
+  decode.capacity_slots = std::max(head.num_entries, decode.sink_slots + decode.recent_slots);
+  decode.score = score;
+  return decode;
+}
+
 LayerPlan UniformWindowPlan(const KvPolicySpec& spec, const KvModelShape& shape,
                             const PromptInfo& prompt, int32_t num_slots) {
   if (!RetentionApplies(spec, prompt.num_tokens)) {

@@ -53,6 +53,9 @@ struct HeavyHitterBudget {
 };
 LayerPlan HeavyHitterPlan(const KvModelShape& shape, const HeavyHitterBudget& budget,
                           ScoreKind score, int32_t num_slots);
+// Typed decode of a head that was given `plan`: it keeps to its size by scores that go on from the
+// prompt's. One that was left whole grows.
+DecodePlan LowestScoreDecode(const LayerPlan& plan, int32_t kv_head, DecodeScore score);
 
 // `head` for every KV head, or keep_all where it keeps all `num_slots`.
 LayerPlan SameForAllHeads(const KvModelShape& shape, const HeadPlan& head, int32_t num_slots);

@@ -8,7 +8,10 @@
 // counts
 //   one;
 // - every layer has the same budget (the paper gives later layers more);
-// - sinks are protected, kv_sink_tokens 0 gives the paper's sets; ties go to the lower position.
+// - sinks are protected, kv_sink_tokens 0 gives the paper's sets; ties go to the lower position;
+// - typed decode counts in blocks of 16 rows, of which the last 25 are looked at, and drops a page
+//   of the lowest at once; how the prompt's counts are spread over its rows is not kept: they fade
+//   evenly as its rows leave the last 400.
 #include <algorithm>
 
 #include "engine/kv/policies/policies.h"
@@ -26,8 +29,7 @@ class ScissorhandsPolicy final : public KvPolicy {
 
   Status Validate(const KvPolicySpec& spec) const override {
     HEADROOM_RETURN_IF_ERROR(ValidateRanges(spec));
-    HEADROOM_RETURN_IF_ERROR(RefuseTsp(name(), spec));
-    return RefuseUnbuiltTypedDecode(name(), spec);
+    return RefuseTsp(name(), spec);
   }
 
   ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
@@ -64,7 +66,11 @@ class ScissorhandsPolicy final : public KvPolicy {
 
   DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
-    return {};
+    if (spec.decode == KvDecode::kGrow) {
+      return {};
+    }
+    return LowestScoreDecode(PlanPrefill(spec, shape, prompt, layer, prompt.num_tokens), kv_head,
+                             DecodeScore::kRecentCount);
   }
 };
 

@@ -62,7 +62,7 @@ class StreamingPolicy final : public KvPolicy {
       return plan;
     }
     const HeadBudget budget = UniformHeadBudget(spec, prompt, prompt.num_tokens);
-    plan.evicts = true;
+    plan.kind = DecodeKind::kRing;
     plan.sink_slots = budget.sink_slots;
     plan.capacity_slots = budget.num_entries;
     return plan;

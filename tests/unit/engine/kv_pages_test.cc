@@ -65,7 +65,7 @@ class TrackedHead {
   void Evict(int32_t sink_slots) {
     std::vector<KvMove> moves;
     std::vector<int32_t> released;
-    head.EvictOldestPage(pool_, sink_slots, moves, released);
+    head.EvictRun(pool_, sink_slots, moves, released);
     Finish(moves, released);
   }
   // Whether each slot holds what its position says, and the list is as long as it has to be.

@@ -165,12 +165,12 @@ TEST(StreamingPolicyTest, DecodeEvictsOnlyWhenTypedAndBounded) {
   const PromptInfo prompt = {.num_tokens = 512, .content_end = 512};
   KvPolicySpec spec = Spec("streaming");
   spec.retention_ppm = 200'000;
-  EXPECT_FALSE(policy.PlanDecode(spec, kShape, prompt, 0, 0).evicts);
+  EXPECT_FALSE(policy.PlanDecode(spec, kShape, prompt, 0, 0).evicts());
   spec.decode = KvDecode::kTyped;
-  EXPECT_TRUE(policy.PlanDecode(spec, kShape, prompt, 0, 0).evicts);
+  EXPECT_TRUE(policy.PlanDecode(spec, kShape, prompt, 0, 0).evicts());
   EXPECT_EQ(policy.PlanDecode(spec, kShape, prompt, 0, 0).capacity_slots, 102);
   spec.retention_ppm = kPpm;
-  EXPECT_FALSE(policy.PlanDecode(spec, kShape, prompt, 0, 0).evicts);
+  EXPECT_FALSE(policy.PlanDecode(spec, kShape, prompt, 0, 0).evicts());
 }
 
 TEST(KvPolicyTest, RefusesWhatItCannotUseAndNamesBothSides) {

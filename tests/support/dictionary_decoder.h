@@ -1,0 +1,60 @@
+// A greedy decoder whose KV cache is a dictionary per (layer, KV head): position -> key, value and
+// score. Double precision, one row at a time, no pages, slots, chunks or kernels: what typed decode
+// by scores has to equal.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "models/loaded_model.h"
+
+namespace headroom::testing {
+
+struct DictionaryRules {
+  int32_t sinks = 0;
+  int32_t recent = 0;    // the latest so many positions of a head never go
+  int32_t capacity = 0;  // what a head keeps of the prompt, and shrinks to
+  bool mean = false;     // scores are divided by the number of rows that have seen the position
+};
+
+class DictionaryDecoder {
+ public:
+  // `model` has f32 weights and outlives the decoder.
+  DictionaryDecoder(const models::LoadedModel& model, const DictionaryRules& rules);
+
+  // Reads the prompt whole, then lets every head keep sinks, recent positions and the best others.
+  // Returns the first token.
+  int32_t Read(const std::vector<int32_t>& prompt);
+  // Takes the token before and returns the next one. A head that holds capacity + 16 positions
+  // first loses its 16 lowest.
+  int32_t Next(int32_t token);
+
+  // Positions of a head, ascending.
+  std::vector<int32_t> Positions(int32_t layer, int32_t kv_head) const;
+  // The smallest relative distance, over all evictions so far, between the score of the last that
+  // went and of the first that stayed: below the rounding of a cache the choice is open.
+  double smallest_gap() const { return smallest_gap_; }
+
+ private:
+  struct Entry {
+    std::vector<double> k;
+    std::vector<double> v;
+    double score = 0.0;
+  };
+  using Head = std::map<int32_t, Entry>;
+
+  int32_t Run(int32_t token);
+  void RunLayer(int32_t layer, std::vector<double>& hidden);
+  std::vector<double> Attend(Head& head, const double* query);
+  void Rotate(double* head) const;
+  void Drop(Head& head, int32_t count);
+
+  const models::LoadedModel& model_;
+  const DictionaryRules rules_;
+  std::vector<std::vector<Head>> heads_;  // [layer][kv head]
+  int32_t position_ = 0;                  // of the next row
+  double smallest_gap_ = 1.0;
+};
+
+}  // namespace headroom::testing
