@@ -156,9 +156,11 @@ void AttentionOps::WriteKvSlot(const KvArena& arena, int64_t slot, const float* 
       WriteSlot<float, 1>(arena, slot, k, v, keep, keep);
       return;
     }
-    case KvDType::kBF16:
-      WriteSlot<uint16_t, 2>(arena, slot, k, v, cpu_scalar::F32ToBf16, cpu_scalar::F32ToBf16);
+    case KvDType::kBF16: {
+      const auto round = [](float x) { return cpu_scalar::F32ToBf16(x); };
+      WriteSlot<uint16_t, 2>(arena, slot, k, v, round, round);
       return;
+    }
     case KvDType::kInt8: {
       const Int8Rounder k_rounder = Int8Rounder::Of(k, arena.geometry.head_dim);
       const Int8Rounder v_rounder = Int8Rounder::Of(v, arena.geometry.head_dim);
