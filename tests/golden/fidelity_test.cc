@@ -173,6 +173,9 @@ TEST_F(FidelityTest, QuantisedCoreStaysNearTheReference) {
   EXPECT_LE(results[0].mean_kl, 1e-5);
   EXPECT_GE(results[0].top1, 0.995);
   EXPECT_LE(results[1].mean_kl, 2e-4);
+  // Measured 5.7e-4 on one chunk: int8 rounds to 1/254 of a vector's largest element, bf16 to 1/512
+  // of each.
+  EXPECT_LE(results[2].mean_kl, 2e-3);
 }
 
 TEST_F(FidelityTest, Bf16CoreStaysNearTheReferenceOnUnroundedWeights) {

@@ -232,12 +232,15 @@ TEST(Int8KvMoveTest, AMovedSlotIsCopiedNotRoundedAgain) {
   for (int32_t i = 0; i < num_slots; ++i) {
     before.push_back(ReadSlot(cache.arena, cache.SlotOf(0, i)));
   }
-  for (int32_t step = 0; step < 3; ++step) {  // a slot to the right at a time, then back
-    for (int32_t i = num_slots; i > 0; --i) {
-      moves.push_back({cache.SlotOf(0, i - 1), cache.SlotOf(0, i)});
-    }
+  // A slot to the right at a time, back, and so on; the end is to the right, so that whatever did
+  // not move with its slot is missed.
+  for (int32_t step = 0; step < 5; ++step) {
     for (int32_t i = 0; i < num_slots; ++i) {
-      moves.push_back({cache.SlotOf(0, i + 1), cache.SlotOf(0, i)});
+      const int32_t left = step % 2 == 0 ? num_slots - 1 - i : i;
+      const int64_t left_slot = cache.SlotOf(0, left);
+      const int64_t right_slot = cache.SlotOf(0, left + 1);
+      moves.push_back(step % 2 == 0 ? KvMove{left_slot, right_slot}
+                                    : KvMove{right_slot, left_slot});
     }
   }
   const std::vector<std::span<const KvMove>> lists = {moves};
@@ -245,7 +248,7 @@ TEST(Int8KvMoveTest, AMovedSlotIsCopiedNotRoundedAgain) {
   AttentionOps ops(AttentionKernelsScalar(), &pool);
   ops.MoveKv({.arena = cache.arena, .lists = lists});
   for (int32_t i = 0; i < num_slots; ++i) {
-    const Slot after = ReadSlot(cache.arena, cache.SlotOf(0, i));
+    const Slot after = ReadSlot(cache.arena, cache.SlotOf(0, i + 1));
     ASSERT_EQ(after.k, before[static_cast<size_t>(i)].k);
     ASSERT_EQ(after.v, before[static_cast<size_t>(i)].v);
   }
