@@ -177,21 +177,29 @@ class KvPolicy {
   virtual ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
                            const PromptInfo& prompt) const = 0;
 
+  // One phase through all layers, unless a policy drops rows.
   virtual std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
-                                               const PromptInfo& prompt) const = 0;
+                                               const PromptInfo& prompt) const {
+    return {{.layer_begin = 0, .layer_end = shape.num_layers}};
+  }
 
   // `num_slots` rows reached this layer (N, or |S| above the TSP layer).
   virtual LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                                 const PromptInfo& prompt, int32_t layer,
                                 int32_t num_slots) const = 0;
 
-  // The rows that follow phase `phase`, which selects rows.
+  // The rows that follow phase `phase`, which selects rows; asked only where one does, and where a
+  // tsp_ratio applies.
   virtual TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape,
-                          const PromptInfo& prompt, int32_t phase) const = 0;
+                          const PromptInfo& prompt, int32_t phase) const {
+    return {};
+  }
 
-  // Called once a sequence is decoding; the same for all its heads of this layer length.
+  // What decode evicts from this head; nothing (grow) unless a policy says otherwise.
   virtual DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                                const PromptInfo& prompt, int32_t layer, int32_t kv_head) const = 0;
+                                const PromptInfo& prompt, int32_t layer, int32_t kv_head) const {
+    return {};
+  }
 
   // A bound that the sequence never exceeds: ReplayFootprint, unless a policy knows better.
   virtual KvFootprint Footprint(const KvPolicySpec& spec, const KvModelShape& shape,

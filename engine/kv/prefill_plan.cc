@@ -11,13 +11,6 @@ int64_t PagesOf(int64_t num_slots) {
   return (num_slots + kernels::kPageSize - 1) / kernels::kPageSize;
 }
 
-int64_t AppliedPpm(bool applies, int64_t count, int64_t ppm, int64_t num_tokens) {
-  if (!applies) {
-    return kPpm;
-  }
-  return count < ScalePpm(ppm, num_tokens) ? count * kPpm / num_tokens : ppm;
-}
-
 void CheckPlan(const PrefillPlan& plan, const KvModelShape& shape) {
   HEADROOM_CHECK(!plan.phases.empty());
   HEADROOM_CHECK(plan.needs.columns.empty() || plan.phases.size() == 1);
@@ -192,11 +185,8 @@ PrefillPlan MakePrefillPlan(const KvPolicy& policy, const KvPolicySpec& spec,
     plan.layers.push_back(policy.PlanPrefill(spec, shape, prompt, layer, plan.phase_rows[phase]));
   }
   CheckPlan(plan, shape);
-  plan.retention_ppm =
-      AppliedPpm(RetentionApplies(spec, prompt.num_tokens),
-                 RetentionEntries(spec, prompt.num_tokens), spec.retention_ppm, prompt.num_tokens);
-  plan.tsp_ppm = AppliedPpm(TspApplies(spec, prompt.num_tokens), TspRows(spec, prompt.num_tokens),
-                            spec.tsp_ppm, prompt.num_tokens);
+  plan.retention_ppm = AppliedRetentionPpm(spec, prompt.num_tokens);
+  plan.tsp_ppm = AppliedTspPpm(spec, prompt.num_tokens);
   AddReasons(policy, spec, shape, prompt, plan);
   return plan;
 }

@@ -35,11 +35,6 @@ class AdaKvPolicy final : public KvPolicy {
     return WindowNeeds(RetentionApplies(spec, prompt.num_tokens) ? WindowRows(spec, prompt) : 0);
   }
 
-  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
-                                       const PromptInfo& prompt) const override {
-    return SinglePhase(shape);
-  }
-
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     LayerPlan plan = UniformWindowPlan(spec, shape, prompt, num_slots);
@@ -55,16 +50,6 @@ class AdaKvPolicy final : public KvPolicy {
       head.num_entries = num_slots;
     }
     return plan;
-  }
-
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
-                  int32_t phase) const override {
-    return {};  // never asked: no phase selects rows
-  }
-
-  DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
-    return {};
   }
 };
 

@@ -73,11 +73,6 @@ class FastGenPolicy final : public KvPolicy {
     return needs;
   }
 
-  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
-                                       const PromptInfo& prompt) const override {
-    return SinglePhase(shape);
-  }
-
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     if (LeavesWhole(spec, prompt)) {
@@ -100,16 +95,6 @@ class FastGenPolicy final : public KvPolicy {
     plan.keep_all = false;
     plan.heads.assign(static_cast<size_t>(shape.num_kv_heads), head);
     return plan;
-  }
-
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
-                  int32_t phase) const override {
-    return {};  // never asked: no phase selects rows
-  }
-
-  DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
-    return {};
   }
 
  private:

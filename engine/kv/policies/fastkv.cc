@@ -39,11 +39,6 @@ class FastKvPolicy final : public KvPolicy {
                   int32_t phase) const override {
     return PlanTspRows(spec, prompt);
   }
-
-  DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
-    return {};
-  }
 };
 
 }  // namespace

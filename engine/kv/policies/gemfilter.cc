@@ -88,11 +88,6 @@ class GemFilterPolicy final : public KvPolicy {
             .overran = budget.overran};
   }
 
-  DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
-    return {};
-  }
-
  private:
   static bool Filters(const KvPolicySpec& spec, const PromptInfo& prompt) {
     return RetentionApplies(spec, prompt.num_tokens) &&

@@ -42,11 +42,6 @@ class H2oPolicy final : public KvPolicy {
     return needs;
   }
 
-  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
-                                       const PromptInfo& prompt) const override {
-    return SinglePhase(shape);
-  }
-
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     if (!RetentionApplies(spec, prompt.num_tokens)) {
@@ -59,11 +54,6 @@ class H2oPolicy final : public KvPolicy {
         spec.options.count_normalised ? ScoreKind::kColumnMean : ScoreKind::kColumnSum;
     return HeavyHitterPlan(shape, {.entries = budget, .sinks = sinks, .recent = recent}, score,
                            num_slots);
-  }
-
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
-                  int32_t phase) const override {
-    return {};  // never asked: no phase selects rows
   }
 
   DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,

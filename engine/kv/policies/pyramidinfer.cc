@@ -124,11 +124,6 @@ class PyramidInferPolicy final : public KvPolicy {
             .sink_slots = SinkRows(spec, prompt),
             .recent_slots = WindowRows(spec, prompt)};
   }
-
-  DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
-    return {};
-  }
 };
 
 }  // namespace

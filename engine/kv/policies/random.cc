@@ -27,11 +27,6 @@ class RandomPolicy final : public KvPolicy {
     return {};
   }
 
-  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
-                                       const PromptInfo& prompt) const override {
-    return SinglePhase(shape);
-  }
-
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     LayerPlan plan = UniformWindowPlan(spec, shape, prompt, num_slots);
@@ -41,16 +36,6 @@ class RandomPolicy final : public KvPolicy {
           Draw(spec.options.seed, layer, head, num_slots, plan.heads[head]);
     }
     return plan;
-  }
-
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
-                  int32_t phase) const override {
-    return {};  // never asked: no phase selects rows
-  }
-
-  DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
-                        const PromptInfo& prompt, int32_t layer, int32_t kv_head) const override {
-    return {};
   }
 
  private:

@@ -42,11 +42,6 @@ class ScissorhandsPolicy final : public KvPolicy {
     return needs;
   }
 
-  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
-                                       const PromptInfo& prompt) const override {
-    return SinglePhase(shape);
-  }
-
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     if (!RetentionApplies(spec, prompt.num_tokens)) {
@@ -57,11 +52,6 @@ class ScissorhandsPolicy final : public KvPolicy {
                             .sinks = SinkRows(spec, prompt),
                             .recent = std::min(kRecentTokens, num_slots)},
                            ScoreKind::kColumnSum, num_slots);
-  }
-
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
-                  int32_t phase) const override {
-    return {};  // never asked: no phase selects rows
   }
 
   DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,

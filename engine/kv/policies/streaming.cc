@@ -25,11 +25,6 @@ class StreamingPolicy final : public KvPolicy {
     return {};  // nothing is scored; the window only sets how many recent tokens a floor keeps
   }
 
-  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
-                                       const PromptInfo& prompt) const override {
-    return SinglePhase(shape);
-  }
-
   LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                         const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
     LayerPlan plan;
@@ -47,11 +42,6 @@ class StreamingPolicy final : public KvPolicy {
       plan.heads.assign(static_cast<size_t>(shape.num_kv_heads), head);
     }
     return plan;
-  }
-
-  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
-                  int32_t phase) const override {
-    return {};  // never asked: no phase selects rows
   }
 
   DecodePlan PlanDecode(const KvPolicySpec& spec, const KvModelShape& shape,
