@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Measures the quality of every KV policy with `headroom eval`. Prints Markdown.
 #
-# usage: measure_policies.sh [--parts LIST] [--kv-dtype LIST] [--out DIR] [--build DIR] [--quick]
-#   --parts LIST     some of fidelity-2048, fidelity-4096, fidelity-7500, text-1000, text-2000,
-#                    1hop-512, 2hop-512; all when not named
+# usage: measure_policies.sh [--parts LIST] [--kv-dtype LIST] [--threads N] [--out DIR]
+#                            [--build DIR] [--quick]
+#   --parts LIST     some of fidelity-1500, fidelity-2048, fidelity-4096, fidelity-7500, text-1000,
+#                    text-2000, 1hop-512, 2hop-512; all when not named
+#   --threads N      compute threads; 0, the default: the CPUs at hand
 #   --kv-dtype LIST  KV types of all parts, the reference's first, instead of bf16,int8 for
 #                    fidelity and bf16 for needles
 #   --out DIR        keep every part's JSON and HTML there
@@ -11,29 +13,31 @@
 #   --quick          tiny documents, one of each text, and few prompts: shows that it works, its
 #                    numbers mean nothing
 #
-# fidelity: SmolLM2-135M on 6 documents of each text (3 of 7,500 tokens): WikiText-2, War and Peace,
-# and this repository's C++. text: codes hidden in a novel, SmolLM2. 1hop, 2hop: the built-in needle
-# models. Texts and prompts come from the shared data folder ($HEADROOM_SHARED_DATA, else
+# fidelity: SmolLM2-135M on 6 documents of each length (3 of 7,500 tokens), as many of WikiText-2 as
+# of War and Peace and of this repository's C++. text: codes hidden in a novel, SmolLM2. 1hop, 2hop:
+# the built-in needle models. Texts and prompts come from the shared data folder ($HEADROOM_SHARED_DATA, else
 # ../shared/data beside the repository). All parts together take hours on two cores. Exit status 1
 # when a part fails.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: measure_policies.sh [--parts LIST] [--kv-dtype LIST] [--out DIR] [--build DIR] [--quick]"
-all_parts=fidelity-2048,fidelity-4096,fidelity-7500,text-1000,text-2000,1hop-512,2hop-512
+usage="usage: measure_policies.sh [--parts LIST] [--kv-dtype LIST] [--threads N] [--out DIR] [--build DIR] [--quick]"
+all_parts=fidelity-1500,fidelity-2048,fidelity-4096,fidelity-7500,text-1000,text-2000,1hop-512,2hop-512
 policies=full,streaming,h2o,scissorhands,snapkv,adakv,pyramidinfer,gemfilter,fastkv,fastgen,random
 parts="$all_parts"
 dtypes=""
+threads=0
 out=""
 build=""
 quick=false
 while [ $# -gt 0 ]; do
   case "$1" in
-    --parts | --kv-dtype | --out | --build)
+    --parts | --kv-dtype | --threads | --out | --build)
       [ $# -ge 2 ] || die "$1 needs a value"
       case "$1" in
         --parts) parts="$2" ;;
         --kv-dtype) dtypes="$2" ;;
+        --threads) threads="$2" ;;
         --out) out="$2" ;;
         --build) build="$2" ;;
       esac
@@ -78,9 +82,9 @@ run_part() {
   local part="$1" kind="${1%-*}" length="${1##*-}" model retention=0.2,0.1 theta=0.9,0.95,0.98
   local inputs=()
   if [ "$kind" = fidelity ]; then
-    local docs=6 tokens="$length" continuation=256
+    local docs=2 tokens="$length" continuation=256
     retention=0.5,0.2,0.1
-    [ "$length" = 7500 ] && docs=3
+    [ "$length" = 7500 ] && docs=1
     $quick && docs=1 tokens=$((256 + length / 32)) continuation=32
     model="$SMOLLM2_GGUF"
     inputs=(--text "$data/text/wiki.test.raw" --text "$data/text/war-and-peace.txt"
@@ -97,7 +101,7 @@ run_part() {
   $quick && retention=0.2 theta=0.95
   say "== $part"
   "$headroom" eval "$model" "${inputs[@]}" --policies "$policies" --retention "$retention" \
-    --theta "$theta" --tsp 1,0.2 --json "$out/$part.json" --html "$out/$part.html" >/dev/null ||
+    --theta "$theta" --tsp 1,0.2 --threads "$threads" --json "$out/$part.json" --html "$out/$part.html" >/dev/null ||
     return 1
   python3 "$REPO/scripts/policy_tables.py" "$out/$part.json"
 }
