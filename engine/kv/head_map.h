@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@ namespace headroom::engine {
 enum class HeadType : uint8_t { kSpecial, kPunct, kLocal, kHeavy, kDense };
 inline constexpr int32_t kNumHeadTypes = 5;
 const char* HeadTypeName(HeadType type);  // "special", "punct", "local", "heavy", "dense"
+std::optional<HeadType> FindHeadType(std::string_view name);
 
 // Kept mass at a size: `size` is a window in tokens, or a share of N in ppm.
 struct CurvePoint {
@@ -183,19 +186,31 @@ struct HeadMap {
   const SpendPlan* FindSpend(const std::string& prefer) const;
 };
 
-// The share of the elastic pool that goes to dense heads at `retention_ppm`. Its product with the
-// retention never shrinks as that grows, so that kept sets nest.
+// The share of the elastic pool that goes to dense heads at `retention_ppm`. Below the first point
+// that one's holds. Where a later point has a smaller share, the share falls towards it early: its
+// product with the retention never shrinks by more than its own rounding (one ppm of the pool) as
+// the retention grows; who needs nested sets takes the running maximum.
 int64_t DenseShare(const SpendPlan& plan, int64_t retention_ppm);
+
+// Parts per million as the shortest decimal: "0.2", "-0.000001", "1".
+std::string PpmText(int64_t ppm);
+// How many heads have each type, in the order of HeadType.
+std::array<int32_t, kNumHeadTypes> CountHeadTypes(const HeadMap& map);
 
 // Everything a map has to satisfy beyond its syntax: shapes, ranges, orders, names, sums. The
 // first fault as InvalidArgument with its JSON path, what was got and what wanted.
 Status ValidateHeadMap(const HeadMap& map);
 
 // JSON text of schema headmap/1 (head_map_json.cc). Parse is strict: unknown or repeated members,
-// numbers out of range, more than six decimals, a wrong hash and every truncation are refused as
-// InvalidArgument with path, got and wanted. Write is canonical (sorted members, one trailing
-// newline) and sets `hash`: equal maps give equal bytes.
+// numbers out of range, more than six decimals, a wrong hash and every truncation (the last line
+// feed's too) are refused as InvalidArgument with path, got and wanted; white space and the order
+// of members are free. Write takes a valid map, is canonical (sorted members, one trailing line
+// feed) and writes the hash: equal maps give equal bytes, whatever `map.hash` holds.
+inline constexpr size_t kMaxHeadMapBytes = size_t{64} << 20;
 StatusOr<HeadMap> ParseHeadMap(const std::string& text);
 std::string WriteHeadMap(const HeadMap& map);
+
+// ParseHeadMap of a file. Errors name the path; NotFound where there is no such file.
+StatusOr<HeadMap> LoadHeadMap(const std::string& path);
 
 }  // namespace headroom::engine
