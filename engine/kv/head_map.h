@@ -109,6 +109,10 @@ struct MapProfile {
   int32_t sink_tokens = 4;
   int32_t recent_tokens = 64;  // w0
   uint64_t seed = 0;
+  // Means over the profiling prompts, where rungs were compared by their entries.
+  int64_t reference_tokens = 0;
+  int64_t reference_special = 0;  // sinks included
+  int64_t reference_punctuation = 0;
   std::vector<MapCorpus> corpus;  // by domain ascending
   std::vector<MapCorpus> probes;  // by kind ascending: "induction", "needle", "needle_prompts"
 };
