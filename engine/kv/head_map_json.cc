@@ -62,6 +62,9 @@ Json ToJson(const MapProfile& profile) {
           {"sink_tokens", profile.sink_tokens},
           {"recent_tokens", profile.recent_tokens},
           {"seed", profile.seed},
+          {"reference_tokens", profile.reference_tokens},
+          {"reference_special", profile.reference_special},
+          {"reference_punctuation", profile.reference_punctuation},
           {"corpus", ToJson(profile.corpus)},
           {"probes", ToJson(profile.probes)}};
 }

@@ -244,6 +244,9 @@ void Read(const Json& json, Status& status, MapProfile* profile) {
   members.Int("sink_tokens", &profile->sink_tokens);
   members.Int("recent_tokens", &profile->recent_tokens);
   members.Int("seed", &profile->seed);
+  members.Int("reference_tokens", &profile->reference_tokens);
+  members.Int("reference_special", &profile->reference_special);
+  members.Int("reference_punctuation", &profile->reference_punctuation);
   ReadCorpus(members, "corpus", &profile->corpus);
   ReadCorpus(members, "probes", &profile->probes);
 }

@@ -133,6 +133,9 @@ void CheckProfile(const MapProfile& profile, Checker& check) {
   check.Share("profile.probe_threshold", profile.probe_threshold_ppm);
   check.Count("profile.sink_tokens", profile.sink_tokens, 0, 64);
   check.Count("profile.recent_tokens", profile.recent_tokens, 0, 1 << 20);
+  check.Count("profile.reference_tokens", profile.reference_tokens, 0, kMaxTokens);
+  check.Count("profile.reference_special", profile.reference_special, 0, kMaxTokens);
+  check.Count("profile.reference_punctuation", profile.reference_punctuation, 0, kMaxTokens);
   CheckCorpus("profile.corpus", profile.corpus, check);
   CheckCorpus("profile.probes", profile.probes, check);
 }

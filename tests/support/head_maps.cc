@@ -44,6 +44,9 @@ void FillSources(HeadMap* map) {
   map->profile.backend = "cpu";
   map->profile.kv_dtype = "f32";
   map->profile.seed = 0xffffffffffffffffULL;
+  map->profile.reference_tokens = 1508;
+  map->profile.reference_special = 5;
+  map->profile.reference_punctuation = 201;
   map->profile.corpus = {{"code", Sha256Text("code"), 60, 61'000},
                          {"prose", Sha256Text("prose"), 60, 120'000}};
   map->profile.probes = {{"needle", Sha256Text("needle"), 8, 5600}};

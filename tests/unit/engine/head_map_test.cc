@@ -47,6 +47,9 @@ TEST(HeadMapTest, ReadsEveryMember) {
   EXPECT_EQ(read->model.num_query_heads, 6);
   EXPECT_EQ(read->tokenizer.special_ids, wrote.tokenizer.special_ids);
   EXPECT_EQ(read->profile.seed, wrote.profile.seed);
+  EXPECT_EQ(read->profile.reference_tokens, 1508);
+  EXPECT_EQ(read->profile.reference_special, 5);
+  EXPECT_EQ(read->profile.reference_punctuation, 201);
   EXPECT_EQ(read->profile.corpus[1].tokens, 120'000);
   const HeadEntry& head = read->head(1, 1);  // the fourth head
   EXPECT_EQ(head.type, HeadType::kHeavy);
