@@ -66,8 +66,7 @@ StatusOr<Capacity> CapacityOf(const Request& request, const EngineShape& shape,
   HEADROOM_RETURN_IF_ERROR(policy->Validate(request.kv));
   HEADROOM_RETURN_IF_ERROR(policy->ValidateShape(request.kv, shape.kv));
 
-  // No plan depends on the classes: they decide which slots win, never how many may.
-  const PromptInfo prompt = PromptInfoOf(request, /*classes=*/nullptr);
+  const PromptInfo prompt = PromptInfoOf(request, shape.token_classes);
   const KvFootprint footprint =
       policy->Footprint(request.kv, shape.kv, prompt, request.stop.max_new_tokens);
   Capacity capacity;

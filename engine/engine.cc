@@ -332,6 +332,10 @@ Status Engine::CheckFits(const Request& request) const {
   return CapacityOf(request, impl_->shape, impl_->policies).status();
 }
 
+PromptInfo Engine::DescribePrompt(const Request& request) const {
+  return PromptInfoOf(request, impl_->shape.token_classes);
+}
+
 std::vector<EngineEvent> Engine::Step(int64_t now_ns, std::vector<Command> commands) {
   for (Command& command : commands) {
     std::visit([&](auto& typed) { impl_->Apply(typed); }, command);

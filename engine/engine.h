@@ -81,6 +81,8 @@ class Engine {
   // InvalidArgument (no prompt, ids, policy settings), OutOfRange (context length; message has both
   // numbers) or ResourceExhausted (pool). Const data only: any thread.
   Status CheckFits(const Request& request) const;
+  // The prompt as policies see it. Any thread.
+  PromptInfo DescribePrompt(const Request& request) const;
 
   // Takes the commands in order, expires deadlines (`now_ns` on the clock of Request::deadline_ns),
   // then runs one plan. A submitted request that CheckFits refuses, or that finds max_queued

@@ -172,10 +172,7 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
   if (auto error = ChooseMaxTokens(request, &base)) {
     return error;
   }
-  engine::PromptInfo info;
-  info.num_tokens = static_cast<int32_t>(base.prompt_ids.size());
-  info.content_end = base.content_end;
-  if (auto error = CheckBudgetExact(info, &resolved)) {
+  if (auto error = CheckBudgetExact(runtime.engine().DescribePrompt(base), &resolved)) {
     return error;
   }
   if (request.timeout_s.has_value()) {

@@ -21,6 +21,11 @@ constexpr int64_t ScalePpm(int64_t ppm, int64_t count) { return ppm * count / kP
 
 enum class KvDecode : uint8_t { kGrow, kTyped };
 
+// What binds under `adaptive`: rho, the head map's budgets at theta, or the smaller of both.
+enum class KvMode : uint8_t { kBudget, kRecovery, kBoth };
+// Over what `adaptive` spends: one pool of all layers, or each layer's own.
+enum class KvScope : uint8_t { kModel, kLayer };
+
 // Settings of single policies (`kv_options` on the wire). Each policy reads its own and ignores the
 // others; docs/kv-policies.md says what they do.
 struct KvPolicyOptions {
@@ -32,6 +37,10 @@ struct KvPolicyOptions {
   int32_t filter_layer = -1;           // gemfilter: layer whose scores choose; -1: max(0, L/2 - 3)
   bool flat = false;                   // pyramidinfer: every layer keeps the same share
   uint64_t seed = 0;                   // random
+  // adaptive, instead of the map's own: the dense heads' share of the elastic pool, and the most
+  // that quotas of windows and punctuation take of what the mandatory sets leave (half at most).
+  std::optional<int64_t> dense_share_ppm;
+  std::optional<int64_t> local_share_ppm;
 };
 
 // The applied request: names and defaults are resolved before it gets here.
@@ -51,6 +60,9 @@ struct KvPolicySpec {
   int32_t tsp_min_prompt = 2048;      // shorter prompts run whole
   KvDecode decode = KvDecode::kGrow;  // kTyped for streaming
   bool strict = false;
+  KvMode mode = KvMode::kBudget;    // adaptive
+  KvScope scope = KvScope::kModel;  // adaptive
+  bool head_check = false;          // adaptive: held-out rows may escalate a head
   KvPolicyOptions options;
 };
 

@@ -101,6 +101,22 @@ void LayerFinisher::ScoreColumns(const KvSequence& source, const KvSequence& seq
   }
 }
 
+std::span<const TokenClass> LayerFinisher::SlotClasses(const KvSequence& sequence, int32_t layer) {
+  if (sequence.prompt.classes == nullptr) {
+    return {};
+  }
+  const std::vector<TokenClass>& all = *sequence.prompt.classes;
+  const std::vector<int32_t>& rows = sequence.current_rows();
+  if (sequence.FromStash() || rows.size() < all.size()) {
+    classes_.clear();
+    for (const int32_t row : rows) {
+      classes_.push_back(all[static_cast<size_t>(row)]);
+    }
+    return classes_;
+  }
+  return all;
+}
+
 void LayerFinisher::SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
                                 std::vector<std::vector<int32_t>>& kept) {
   const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
@@ -108,7 +124,7 @@ void LayerFinisher::SelectSlots(const KvSequence& sequence, int32_t layer, bool 
     return;
   }
   executor_.SelectLayer(plan, sequence.plan.layer_slots[static_cast<size_t>(layer)],
-                        scored ? &scores_ : nullptr, kept);
+                        scored ? &scores_ : nullptr, SlotClasses(sequence, layer), kept);
   if (mass_ != nullptr) {
     ClimbLadders(sequence, layer, kept);
   }
@@ -224,9 +240,9 @@ void LayerFinisher::FinishTail(KvSequence& sequence, int32_t layer) {
     return;
   }
   std::vector<int32_t> selected;
-  executor_.SelectRows(sequence.plan.selections[phase],
-                       static_cast<int32_t>(sequence.current_rows().size()),
-                       scored ? &scores_ : nullptr, sequence.num_kv_heads, selected);
+  executor_.SelectRows(
+      sequence.plan.selections[phase], static_cast<int32_t>(sequence.current_rows().size()),
+      scored ? &scores_ : nullptr, SlotClasses(sequence, layer), sequence.num_kv_heads, selected);
   for (int32_t& row : selected) {
     row = sequence.current_rows()[static_cast<size_t>(row)];
   }

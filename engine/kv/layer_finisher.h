@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/kv/column_sums.h"
@@ -49,6 +50,8 @@ class LayerFinisher {
   // The sums of one table of the sequence: the source's own, or made from its window in `scratch`.
   const ColumnSums& Sums(const KvSequence& source, const KvSequence& sequence, int32_t layer,
                          const ColumnNeeds& needs, ColumnSums& scratch);
+  // The class of each slot of a layer that the current phase has filled; empty: unknown.
+  std::span<const TokenClass> SlotClasses(const KvSequence& sequence, int32_t layer);
   // What each head of the layer keeps; nothing where the plan keeps all.
   void SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
                    std::vector<std::vector<int32_t>>& kept);
@@ -78,6 +81,7 @@ class LayerFinisher {
   ColumnSums mass_sums_;                    // made from a window
   const ColumnSums* heavy_ = nullptr;       // of the layer in hand, where it needs columns
   const ColumnSums* mass_ = nullptr;        // of the layer in hand, where it has ladders
+  std::vector<TokenClass> classes_;         // [slots], of a phase without all rows
   std::vector<int32_t> visible_;            // [window rows]
   std::vector<kernels::KvHeadView> views_;  // [num_kv_heads]
   std::vector<std::vector<int32_t>> kept_;  // [num_kv_heads]

@@ -63,8 +63,15 @@ struct HeadPlan {
   int32_t recent_slots = 0;              // the last so many slots must stay
   ScoreKind score = ScoreKind::kNone;    // kNone: must-keep fills num_entries exactly
   std::vector<int32_t> keep_slots = {};  // further must-keep slots, ascending; may be empty
-  // Layer pools: the head's best so many, its must-keep slots among them, before heads compete.
+  bool keep_special = false;             // slots of class kSpecial must stay
+  // Layer pools: the head's best so many, its must-keep and quota slots among them, before heads
+  // compete; and quotas that are taken first, outside the must-keep slots: the newest so many, then
+  // the best so many of class kPunctuation (there are as many).
   int32_t safe_entries = 0;
+  int32_t newest_entries = 0;
+  int32_t punctuation_entries = 0;
+  bool competes = true;  // layer pools: else the head keeps safe_entries exactly
+  float weight = 1.0f;   // layer pools: of the head's scores against those of others
   // Not empty: the head keeps the first rung whose mass, of its neediest query head, is at least
   // mass_target_ppm; all slots if none is. Masses come from ScoreNeeds::columns.back(), heavy
   // columns from columns.front(); the other fields but sink_slots and `score` are not read.
@@ -109,6 +116,7 @@ struct TspPlan {
   int32_t sink_slots = 0;
   int32_t recent_slots = 0;
   std::vector<int32_t> keep_slots = {};  // further protected rows, ascending; may be empty
+  int32_t punctuation_rows = 0;  // then the best so many of class kPunctuation (there are as many)
   bool overran = false;
 };
 
@@ -187,6 +195,11 @@ class KvPolicy {
   virtual LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
                                 const PromptInfo& prompt, int32_t layer,
                                 int32_t num_slots) const = 0;
+
+  // The same for all layers, `layer_slots` [num_layers] rows: for policies that plan them together.
+  virtual std::vector<LayerPlan> PlanLayers(const KvPolicySpec& spec, const KvModelShape& shape,
+                                            const PromptInfo& prompt,
+                                            const std::vector<int32_t>& layer_slots) const;
 
   // The rows that follow phase `phase`, which selects rows; asked only where one does, and where a
   // tsp_ratio applies.

@@ -24,6 +24,7 @@ void CheckPlan(const PrefillPlan& plan, const KvModelShape& shape) {
     layer = phase.restarts ? 0 : phase.layer_end;
   }
   HEADROOM_CHECK(layer == shape.num_layers);
+  HEADROOM_CHECK(plan.layers.size() == static_cast<size_t>(shape.num_layers));
   for (int32_t l = 0; l < shape.num_layers; ++l) {
     const LayerPlan& layer_plan = plan.layers[static_cast<size_t>(l)];
     HEADROOM_CHECK(layer_plan.keep_all ||
@@ -123,8 +124,8 @@ class PageReplay {
     int64_t after = 0;
     for (const HeadPlan& head : layer_plan.heads) {
       // A head that keeps everything is not copied; where scores decide, it may keep all but one.
-      const bool decided = layer_plan.pool == KvPool::kHead && head.rungs.empty();
-      const int32_t moved = decided && head.num_entries == slots ? 0 : head.num_entries;
+      const int32_t sure = layer_plan.pool == KvPool::kLayer ? head.safe_entries : head.num_entries;
+      const int32_t moved = sure == slots && head.rungs.empty() ? 0 : head.num_entries;
       fresh += PagesOf(std::min(moved, slots - 1));
       after += PagesOf(head.num_entries);
     }
@@ -182,8 +183,8 @@ PrefillPlan MakePrefillPlan(const KvPolicy& policy, const KvPolicySpec& spec,
     }
     plan.layer_phases.push_back(static_cast<int32_t>(phase));
     plan.layer_slots.push_back(plan.phase_rows[phase]);
-    plan.layers.push_back(policy.PlanPrefill(spec, shape, prompt, layer, plan.phase_rows[phase]));
   }
+  plan.layers = policy.PlanLayers(spec, shape, prompt, plan.layer_slots);
   CheckPlan(plan, shape);
   plan.retention_ppm = AppliedRetentionPpm(spec, prompt.num_tokens);
   plan.tsp_ppm = AppliedTspPpm(spec, prompt.num_tokens);
@@ -267,6 +268,17 @@ KvFootprint ReplayFootprint(const KvPolicy& policy, const KvPolicySpec& spec,
     }
   }
   return footprint;
+}
+
+std::vector<LayerPlan> KvPolicy::PlanLayers(const KvPolicySpec& spec, const KvModelShape& shape,
+                                            const PromptInfo& prompt,
+                                            const std::vector<int32_t>& layer_slots) const {
+  std::vector<LayerPlan> plans;
+  for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
+    plans.push_back(
+        PlanPrefill(spec, shape, prompt, layer, layer_slots[static_cast<size_t>(layer)]));
+  }
+  return plans;
 }
 
 KvFootprint KvPolicy::Footprint(const KvPolicySpec& spec, const KvModelShape& shape,

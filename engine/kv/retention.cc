@@ -6,6 +6,19 @@
 #include "base/check.h"
 
 namespace headroom::engine {
+namespace {
+
+ScoreColumns ColumnsOf(const LayerScores* scores, int32_t kv_head) {
+  if (scores == nullptr) {
+    return {};
+  }
+  const size_t begin = static_cast<size_t>(kv_head) * static_cast<size_t>(scores->num_columns);
+  return {.num_columns = scores->num_columns,
+          .pooled = scores->pooled.data() + begin,
+          .raw = scores->raw.data() + begin};
+}
+
+}  // namespace
 
 void RetentionExecutor::MarkKept(int32_t num_slots, int32_t sink_slots, int32_t recent_slots,
                                  const std::vector<int32_t>& keep_slots) {
@@ -20,21 +33,21 @@ void RetentionExecutor::MarkKept(int32_t num_slots, int32_t sink_slots, int32_t 
   }
 }
 
-void RetentionExecutor::Fill(int32_t num_slots, int32_t num_entries, const float* pooled,
-                             const float* raw, int32_t num_columns, std::vector<int32_t>& kept) {
+void RetentionExecutor::Fill(int32_t num_slots, int32_t num_entries, const ScoreColumns& scores,
+                             std::vector<int32_t>& kept) {
   const int32_t num_kept =
       static_cast<int32_t>(std::count(must_keep_.begin(), must_keep_.end(), uint8_t{1}));
   const int32_t k = num_entries - num_kept;
   HEADROOM_CHECK(k >= 0 && num_entries <= num_slots);
   if (k > 0) {
     const int32_t skipped = static_cast<int32_t>(
-        std::count(must_keep_.begin(), must_keep_.begin() + num_columns, uint8_t{1}));
-    HEADROOM_CHECK(pooled != nullptr && k <= num_columns - skipped);
+        std::count(must_keep_.begin(), must_keep_.begin() + scores.num_columns, uint8_t{1}));
+    HEADROOM_CHECK(scores.pooled != nullptr && k <= scores.num_columns - skipped);
     winners_.resize(static_cast<size_t>(k));
-    backend_.SelectTopK({.scores = pooled,
-                         .tie_break = raw,
+    backend_.SelectTopK({.scores = scores.pooled,
+                         .tie_break = scores.raw,
                          .skip = must_keep_.data(),
-                         .num_scores = num_columns,
+                         .num_scores = scores.num_columns,
                          .k = k,
                          .out = winners_.data()});
     for (const int32_t slot : winners_) {
@@ -61,27 +74,23 @@ void RetentionExecutor::SelectHead(const HeadPlan& plan, int32_t num_slots,
   }
   MarkKept(num_slots, plan.sink_slots, plan.recent_slots, plan.keep_slots);
   if (plan.score == ScoreKind::kNone || scores == nullptr) {
-    Fill(num_slots, plan.num_entries, nullptr, nullptr, 0, kept);
+    Fill(num_slots, plan.num_entries, {}, kept);
     return;
   }
   if (plan.score == ScoreKind::kWindowAllHeads) {
     const auto num_scores = static_cast<int32_t>(scores->pooled.size());
-    SumHeads(*scores, num_scores / scores->num_columns);
-    Fill(num_slots, plan.num_entries, pooled_sum_.data(), raw_sum_.data(), scores->num_columns,
-         kept);
+    Fill(num_slots, plan.num_entries, SumHeads(*scores, num_scores / scores->num_columns), kept);
     return;
   }
-  const size_t begin = static_cast<size_t>(kv_head) * static_cast<size_t>(scores->num_columns);
-  Fill(num_slots, plan.num_entries, scores->pooled.data() + begin, scores->raw.data() + begin,
-       scores->num_columns, kept);
+  Fill(num_slots, plan.num_entries, ColumnsOf(scores, kv_head), kept);
 }
 
 void RetentionExecutor::SelectLayer(const LayerPlan& plan, int32_t num_slots,
-                                    const LayerScores* scores,
+                                    const LayerScores* scores, std::span<const TokenClass> classes,
                                     std::vector<std::vector<int32_t>>& kept) {
   kept.resize(plan.heads.size());
   if (plan.pool == KvPool::kLayer) {
-    SelectFromPool(plan, num_slots, scores, kept);
+    SelectFromPool(plan, num_slots, scores, classes, kept);
     return;
   }
   for (size_t head = 0; head < plan.heads.size(); ++head) {
@@ -98,35 +107,101 @@ void RetentionExecutor::SelectLayer(const LayerPlan& plan, int32_t num_slots,
   }
 }
 
+void RetentionExecutor::MarkNewest(int32_t count) {
+  for (auto slot = must_keep_.rbegin(); slot != must_keep_.rend() && count > 0; ++slot) {
+    count -= *slot == 0 ? 1 : 0;
+    *slot = 1;
+  }
+  HEADROOM_CHECK(count == 0);
+}
+
+void RetentionExecutor::MarkBestOf(TokenClass wanted, int32_t count, const ScoreColumns& scores,
+                                   std::span<const TokenClass> classes) {
+  if (count == 0) {
+    return;
+  }
+  skip_.assign(must_keep_.begin(), must_keep_.begin() + scores.num_columns);
+  for (size_t slot = 0; slot < skip_.size(); ++slot) {
+    if (classes[slot] != wanted) {
+      skip_[slot] = 1;
+    }
+  }
+  HEADROOM_CHECK(std::count(skip_.begin(), skip_.end(), uint8_t{0}) >= count);
+  winners_.resize(static_cast<size_t>(count));
+  backend_.SelectTopK({.scores = scores.pooled,
+                       .tie_break = scores.raw,
+                       .skip = skip_.data(),
+                       .num_scores = scores.num_columns,
+                       .k = count,
+                       .out = winners_.data()});
+  for (const int32_t slot : winners_) {
+    must_keep_[static_cast<size_t>(slot)] = 1;
+  }
+}
+
+void RetentionExecutor::SelectSafe(const HeadPlan& plan, int32_t num_slots,
+                                   const ScoreColumns& scores, std::span<const TokenClass> classes,
+                                   std::vector<int32_t>& kept) {
+  HEADROOM_CHECK(plan.rungs.empty() &&
+                 plan.num_entries == (plan.competes ? num_slots : plan.safe_entries));
+  MarkKept(num_slots, plan.sink_slots, plan.recent_slots, plan.keep_slots);
+  for (size_t slot = 0; plan.keep_special && slot < classes.size(); ++slot) {
+    must_keep_[slot] |= classes[slot] == TokenClass::kSpecial ? 1 : 0;
+  }
+  MarkNewest(plan.newest_entries);
+  MarkBestOf(TokenClass::kPunctuation, plan.punctuation_entries, scores, classes);
+  const auto num_must =
+      static_cast<int32_t>(std::count(must_keep_.begin(), must_keep_.end(), uint8_t{1}));
+  Fill(num_slots, std::clamp(plan.safe_entries, num_must, num_slots), scores, kept);
+}
+
+ScoreColumns RetentionExecutor::Weigh(const LayerPlan& plan, const LayerScores& scores) {
+  const bool even = std::all_of(plan.heads.begin(), plan.heads.end(),
+                                [](const HeadPlan& head) { return head.weight == 1.0f; });
+  const LayerScores* weighed = &scores;
+  if (!even) {
+    weighted_ = scores;
+    const auto num_columns = static_cast<size_t>(scores.num_columns);
+    for (size_t i = 0; i < weighted_.pooled.size(); ++i) {
+      const float weight = plan.heads[i / num_columns].weight;
+      weighted_.pooled[i] *= weight;
+      weighted_.raw[i] *= weight;
+    }
+    weighed = &weighted_;
+  }
+  return {.num_columns = static_cast<int32_t>(weighed->pooled.size()),
+          .pooled = weighed->pooled.data(),
+          .raw = weighed->raw.data()};
+}
+
 void RetentionExecutor::SelectFromPool(const LayerPlan& plan, int32_t num_slots,
                                        const LayerScores* scores,
+                                       std::span<const TokenClass> classes,
                                        std::vector<std::vector<int32_t>>& kept) {
   const size_t num_columns = scores == nullptr ? 0 : static_cast<size_t>(scores->num_columns);
-  taken_.assign(plan.heads.size() * num_columns, 0);
+  taken_.assign(plan.heads.size() * num_columns, 1);
   int32_t left = plan.pool_entries;
   for (size_t head = 0; head < plan.heads.size(); ++head) {
     const HeadPlan& head_plan = plan.heads[head];
-    HEADROOM_CHECK(head_plan.num_entries == num_slots && head_plan.rungs.empty());
-    MarkKept(num_slots, head_plan.sink_slots, head_plan.recent_slots, head_plan.keep_slots);
-    const auto num_must =
-        static_cast<int32_t>(std::count(must_keep_.begin(), must_keep_.end(), uint8_t{1}));
-    const int32_t safe = std::clamp(head_plan.safe_entries, num_must, num_slots);
-    const size_t begin = head * num_columns;
-    Fill(num_slots, safe, num_columns == 0 ? nullptr : scores->pooled.data() + begin,
-         num_columns == 0 ? nullptr : scores->raw.data() + begin, static_cast<int32_t>(num_columns),
-         kept[head]);
-    std::copy_n(must_keep_.begin(), num_columns, taken_.begin() + static_cast<ptrdiff_t>(begin));
-    left -= safe;
+    SelectSafe(head_plan, num_slots, ColumnsOf(scores, static_cast<int32_t>(head)), classes,
+               kept[head]);
+    if (head_plan.competes) {
+      std::copy_n(must_keep_.begin(), num_columns,
+                  taken_.begin() + static_cast<ptrdiff_t>(head * num_columns));
+    }
+    left -= static_cast<int32_t>(kept[head].size());
   }
   HEADROOM_CHECK(left >= 0);
   if (left == 0) {
     return;
   }
+  HEADROOM_CHECK(scores != nullptr && std::count(taken_.begin(), taken_.end(), uint8_t{0}) >= left);
+  const ScoreColumns weighed = Weigh(plan, *scores);
   winners_.resize(static_cast<size_t>(left));
-  backend_.SelectTopK({.scores = scores->pooled.data(),
-                       .tie_break = scores->raw.data(),
+  backend_.SelectTopK({.scores = weighed.pooled,
+                       .tie_break = weighed.raw,
                        .skip = taken_.data(),
-                       .num_scores = static_cast<int32_t>(taken_.size()),
+                       .num_scores = weighed.num_columns,
                        .k = left,
                        .out = winners_.data()});
   for (const int32_t winner : winners_) {
@@ -138,7 +213,7 @@ void RetentionExecutor::SelectFromPool(const LayerPlan& plan, int32_t num_slots,
   }
 }
 
-void RetentionExecutor::SumHeads(const LayerScores& scores, int32_t num_kv_heads) {
+ScoreColumns RetentionExecutor::SumHeads(const LayerScores& scores, int32_t num_kv_heads) {
   const auto columns = static_cast<size_t>(scores.num_columns);
   pooled_sum_.assign(columns, 0.0f);
   raw_sum_.assign(columns, 0.0f);
@@ -148,18 +223,16 @@ void RetentionExecutor::SumHeads(const LayerScores& scores, int32_t num_kv_heads
       raw_sum_[column] += scores.raw[head * columns + column];
     }
   }
+  return {.num_columns = scores.num_columns, .pooled = pooled_sum_.data(), .raw = raw_sum_.data()};
 }
 
 void RetentionExecutor::SelectRows(const TspPlan& plan, int32_t num_slots,
-                                   const LayerScores* scores, int32_t num_kv_heads,
-                                   std::vector<int32_t>& rows) {
+                                   const LayerScores* scores, std::span<const TokenClass> classes,
+                                   int32_t num_kv_heads, std::vector<int32_t>& rows) {
   MarkKept(num_slots, plan.sink_slots, plan.recent_slots, plan.keep_slots);
-  if (scores == nullptr) {
-    Fill(num_slots, plan.num_rows, nullptr, nullptr, 0, rows);
-    return;
-  }
-  SumHeads(*scores, num_kv_heads);
-  Fill(num_slots, plan.num_rows, pooled_sum_.data(), raw_sum_.data(), scores->num_columns, rows);
+  const ScoreColumns sums = scores == nullptr ? ScoreColumns() : SumHeads(*scores, num_kv_heads);
+  MarkBestOf(TokenClass::kPunctuation, plan.punctuation_rows, sums, classes);
+  Fill(num_slots, plan.num_rows, sums, rows);
 }
 
 }  // namespace headroom::engine

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/kv/policy.h"
@@ -19,14 +20,22 @@ struct LayerScores {
   std::vector<float> raw;     // [num_kv_heads, num_columns]
 };
 
+// Scores of one head, or of several that follow each other.
+struct ScoreColumns {
+  int32_t num_columns = 0;        // 0: nothing is scored
+  const float* pooled = nullptr;  // [num_columns]
+  const float* raw = nullptr;     // [num_columns]
+};
+
 class RetentionExecutor {
  public:
   explicit RetentionExecutor(kernels::Backend& backend) : backend_(backend) {}
 
   // The slots of every head that stay, ascending; heads of plans with rungs are left as they are
-  // (LadderExecutor chooses for them). `scores` may be null when the plan needs none.
+  // (LadderExecutor chooses for them). `scores` may be null when the plan needs none; `classes`
+  // [num_slots] may be empty: every slot is kOther.
   void SelectLayer(const LayerPlan& plan, int32_t num_slots, const LayerScores* scores,
-                   std::vector<std::vector<int32_t>>& kept);
+                   std::span<const TokenClass> classes, std::vector<std::vector<int32_t>>& kept);
 
   // The slots of one head that stay, ascending, plan.num_entries of them.
   void SelectHead(const HeadPlan& plan, int32_t num_slots, const LayerScores* scores,
@@ -35,22 +44,34 @@ class RetentionExecutor {
   // The rows that go on above the TSP layer, ascending, plan.num_rows of them: scores are summed
   // over the KV heads, in their order.
   void SelectRows(const TspPlan& plan, int32_t num_slots, const LayerScores* scores,
-                  int32_t num_kv_heads, std::vector<int32_t>& rows);
+                  std::span<const TokenClass> classes, int32_t num_kv_heads,
+                  std::vector<int32_t>& rows);
 
  private:
   // Heads that share a pool: safe slots first, then the best pairs of head and slot.
   void SelectFromPool(const LayerPlan& plan, int32_t num_slots, const LayerScores* scores,
-                      std::vector<std::vector<int32_t>>& kept);
-  // Adds up the heads' scores into pooled_sum_ and raw_sum_.
-  void SumHeads(const LayerScores& scores, int32_t num_kv_heads);
+                      std::span<const TokenClass> classes, std::vector<std::vector<int32_t>>& kept);
+  // Marks a pool head's must-keep slots and quotas, and returns its safe slots in `kept`.
+  void SelectSafe(const HeadPlan& plan, int32_t num_slots, const ScoreColumns& scores,
+                  std::span<const TokenClass> classes, std::vector<int32_t>& kept);
+  // Marks the `count` newest slots that are not marked, and the best so many of a class.
+  void MarkNewest(int32_t count);
+  void MarkBestOf(TokenClass wanted, int32_t count, const ScoreColumns& scores,
+                  std::span<const TokenClass> classes);
+  // The scores of all heads times their weights; the scores themselves where all weigh 1.
+  ScoreColumns Weigh(const LayerPlan& plan, const LayerScores& scores);
+  // The heads' scores added up, in pooled_sum_ and raw_sum_.
+  ScoreColumns SumHeads(const LayerScores& scores, int32_t num_kv_heads);
   void MarkKept(int32_t num_slots, int32_t sink_slots, int32_t recent_slots,
                 const std::vector<int32_t>& keep_slots);
-  void Fill(int32_t num_slots, int32_t num_entries, const float* pooled, const float* raw,
-            int32_t num_columns, std::vector<int32_t>& kept);
+  void Fill(int32_t num_slots, int32_t num_entries, const ScoreColumns& scores,
+            std::vector<int32_t>& kept);
 
   kernels::Backend& backend_;
   std::vector<uint8_t> must_keep_;  // [num_slots]
+  std::vector<uint8_t> skip_;       // [num_columns], not of a class
   std::vector<uint8_t> taken_;      // [num_kv_heads, num_columns], by a pool
+  LayerScores weighted_;            // of a pool
   std::vector<int32_t> winners_;
   std::vector<float> pooled_sum_;  // [num_columns]
   std::vector<float> raw_sum_;     // [num_columns]

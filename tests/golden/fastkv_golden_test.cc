@@ -155,7 +155,7 @@ void CheckLayerCase(const json& golden, const std::vector<float>& k, const std::
     EXPECT_TRUE(SameButForTies(kept, golden["kept"][head], HeadScores(scores, head)))
         << "kv head " << head;
   }
-  executor.SelectRows(policy->PlanTsp(spec, shape, prompt, 0), num_tokens, &scores,
+  executor.SelectRows(policy->PlanTsp(spec, shape, prompt, 0), num_tokens, &scores, {},
                       shape.num_kv_heads, kept);
   EXPECT_TRUE(SameButForTies(kept, golden["tsp"], SummedScores(scores, plan.heads.size())));
 }

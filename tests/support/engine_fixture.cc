@@ -5,6 +5,7 @@
 #include "base/philox.h"
 #include "kernels/ref/ref_backend.h"
 #include "tests/support/ragged_policy.h"
+#include "tests/support/test_map.h"
 
 namespace headroom::testing {
 
@@ -23,6 +24,7 @@ EngineFixture::EngineFixture(const EngineFixtureOptions& options,
     : backend_(std::move(backend)) {
   SetLogLevel(LogLevel::kWarning);  // preemptions are told at info
   policies_.Add(MakeRaggedPolicy(/*seed=*/7));
+  policies_.Add(MakeTestAdaptive(options.shape.num_layers, options.shape.num_kv_heads));
   model_ = std::make_unique<FakeModel>(options.shape, *backend_);
   engine::KvCacheConfig cache_config;
   cache_config.num_layers = options.shape.num_layers;

@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "kernels/ref/ref_backend.h"
 #include "tests/support/ragged_policy.h"
+#include "tests/support/test_map.h"
 
 namespace headroom::testing {
 
@@ -18,8 +19,9 @@ KvFixture::KvFixture(models::LoadedModel model, const KvFixtureOptions& options)
 KvFixture::KvFixture(models::LoadedModel model, const KvFixtureOptions& options,
                      std::unique_ptr<kernels::Backend> backend)
     : loaded_(std::move(model)), backend_(std::move(backend)), tsp_layer_(options.tsp_layer) {
-  policies_.Add(MakeRaggedPolicy(7));
   const models::ModelConfig& config = loaded_.config;
+  policies_.Add(MakeRaggedPolicy(7));
+  policies_.Add(MakeTestAdaptive(config.num_hidden_layers, config.num_key_value_heads));
   auto transformer = models::Transformer::Create(
       config, loaded_.weights, *backend_,
       {.max_rows = options.max_rows, .max_logit_rows = 64, .max_context = 8192});

@@ -30,7 +30,8 @@ struct KvFixtureOptions {
   kernels::KvDType dtype = kernels::KvDType::kF32;
 };
 
-// Owns everything; the registry also has "ragged" (seed 7).
+// Owns everything; the registry also has "ragged" (seed 7) and "adaptive" with a
+// test map.
 class KvFixture {
  public:
   explicit KvFixture(const KvFixtureOptions& options);

@@ -41,6 +41,8 @@ std::vector<PolicyCase> MakePolicyCases() {
       {"fastkv with tsp", MakeKvSpec("fastkv", 200'000, 400'000)},
       {"fastgen", Recovery(600'000, 100'000, false)},
       {"fastgen on all rows", Recovery(700'000, 150'000, true)},
+      {"adaptive", Retention("adaptive", 300'000)},
+      {"adaptive with tsp", MakeKvSpec("adaptive", 250'000, 500'000)},
       {"random", Retention("random", 300'000)},
       {"ragged", MakeKvSpec("ragged", 1'000'000, 1'000'000)},
       {"ragged with tsp", MakeKvSpec("ragged", 1'000'000, 500'000)}};
@@ -52,6 +54,11 @@ std::vector<PolicyCase> MakePolicyCases() {
   spec = Retention("adakv", 200'000);
   spec.options.alpha_ppm = 0;
   cases.push_back({"adakv with nothing safe", spec});
+  spec = Retention("adaptive", 350'000);
+  spec.scope = engine::KvScope::kLayer;
+  spec.options.dense_share_ppm = 700'000;
+  spec.options.local_share_ppm = 500'000;
+  cases.push_back({"adaptive, layer by layer", spec});
   spec = Retention("pyramidinfer", 300'000);
   spec.options.flat = true;
   cases.push_back({"pyramidinfer, flat", spec});

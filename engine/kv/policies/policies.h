@@ -1,8 +1,11 @@
 // The policies that the registry lists, one file each.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
+#include "engine/kv/head_map.h"
 #include "engine/kv/policy.h"
 
 namespace headroom::engine {
@@ -36,6 +39,16 @@ std::unique_ptr<KvPolicy> MakeScissorhandsPolicy();
 
 // Per head the cheapest set that keeps its attention [FastGen, 2310.01801].
 std::unique_ptr<KvPolicy> MakeFastGenPolicy();
+
+// The head map spends FastKV's budgets; not in the registry until a map is loaded. `prefer` names
+// one of the map's plans; without it half of the elastic pool goes to dense heads, none to quotas.
+struct AdaptiveSettings {
+  int32_t recent_tokens = 16;  // mandatory at the end, where the window is shorter
+  int32_t floor_entries = 32;  // that heavy and dense heads get first
+};
+std::unique_ptr<KvPolicy> MakeAdaptivePolicy(std::shared_ptr<const HeadMap> map,
+                                             const std::string& prefer,
+                                             const AdaptiveSettings& settings = {});
 
 // A seeded random choice: the floor.
 std::unique_ptr<KvPolicy> MakeRandomPolicy();

@@ -35,6 +35,10 @@ Status ValidateRanges(const KvPolicySpec& spec) {
       InRange("kv_options.recent_share (ppm)", options.recent_share_ppm, 0, kPpm));
   HEADROOM_RETURN_IF_ERROR(InRange("kv_options.fraction (ppm)", options.fraction_ppm, 1, kPpm));
   HEADROOM_RETURN_IF_ERROR(InRange("kv_options.filter_layer", options.filter_layer, -1, kMaxCount));
+  HEADROOM_RETURN_IF_ERROR(
+      InRange("kv_options.dense_share (ppm)", options.dense_share_ppm.value_or(0), 0, kPpm));
+  HEADROOM_RETURN_IF_ERROR(
+      InRange("kv_options.local_share (ppm)", options.local_share_ppm.value_or(0), 0, kPpm / 2));
   HEADROOM_RETURN_IF_ERROR(InRange("kv_min_prompt", spec.min_prompt, 0, kMaxCount));
   return InRange("tsp_min_prompt", spec.tsp_min_prompt, 0, kMaxCount);
 }

@@ -113,14 +113,14 @@ TEST_F(RetentionTest, HeadsOfAPoolCompeteForWhatSafePartsLeave) {
                               .pooled = {9, 8, 7, 6, 5, 1, 2, 3, 4, 0},
                               .raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
   std::vector<std::vector<int32_t>> kept;
-  executor_.SelectLayer(PoolOf(6, 1), 6, &scores, kept);
+  executor_.SelectLayer(PoolOf(6, 1), 6, &scores, {}, kept);
   EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 2, 3, 5}, {5}}));
   // The second head's best stay safe although the first head has better ones.
-  executor_.SelectLayer(PoolOf(6, 3), 6, &scores, kept);
+  executor_.SelectLayer(PoolOf(6, 3), 6, &scores, {}, kept);
   EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 5}, {2, 3, 5}}));
-  executor_.SelectLayer(PoolOf(7, 3), 6, &scores, kept);
+  executor_.SelectLayer(PoolOf(7, 3), 6, &scores, {}, kept);
   EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 2, 5}, {2, 3, 5}}));
-  executor_.SelectLayer(PoolOf(12, 1), 6, &scores, kept);
+  executor_.SelectLayer(PoolOf(12, 1), 6, &scores, {}, kept);
   EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5}}));
 }
 
@@ -129,7 +129,7 @@ TEST_F(RetentionTest, TiesInAPoolGoToTheRawScoreThenTheLowerHeadThenTheLowerSlot
                               .pooled = {4, 4, 4, 4, 4, 4, 4, 4, 4, 4},
                               .raw = {1, 1, 2, 1, 1, 1, 1, 1, 1, 2}};
   std::vector<std::vector<int32_t>> kept;
-  executor_.SelectLayer(PoolOf(6, 1), 6, &scores, kept);
+  executor_.SelectLayer(PoolOf(6, 1), 6, &scores, {}, kept);
   EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 1, 2, 5}, {4, 5}}));
 }
 
@@ -140,7 +140,7 @@ TEST_F(RetentionTest, OneSetForAllHeadsFollowsTheSumOfTheirScores) {
   plan.keep_all = false;
   plan.heads.assign(2, {.num_entries = 3, .recent_slots = 1, .score = ScoreKind::kWindowAllHeads});
   std::vector<std::vector<int32_t>> kept;
-  executor_.SelectLayer(plan, 5, &scores, kept);
+  executor_.SelectLayer(plan, 5, &scores, {}, kept);
   EXPECT_EQ(kept, (std::vector<std::vector<int32_t>>{{0, 2, 4}, {0, 2, 4}}));
 }
 
@@ -149,7 +149,7 @@ TEST_F(RetentionTest, RowsAreChosenByTheSumOverHeads) {
       .num_columns = 4, .pooled = {5, 0, 3, 0, 0, 4, 3, 0}, .raw = {0, 0, 0, 0, 0, 0, 0, 0}};
   const TspPlan plan = {.num_rows = 2, .sink_slots = 0, .recent_slots = 1, .keep_slots = {}};
   std::vector<int32_t> rows;
-  executor_.SelectRows(plan, 5, &scores, 2, rows);
+  executor_.SelectRows(plan, 5, &scores, {}, 2, rows);
   EXPECT_EQ(rows, (std::vector<int32_t>{2, 4}));
 }
 

@@ -1,0 +1,314 @@
+// adaptive: the head map spends the budget of FastKV [2502.01068 v3] head by head.
+//
+// Every head keeps the mandatory tokens: sinks, special tokens, the last max(window, 16). Local and
+// punct heads get quotas that do not depend on rho. The rest is elastic: dense heads are filled in
+// order of their probe score up to the plan's dense share, and within a layer the best pairs of
+// head and slot, by weight times window score, get what the layer was given (adaptive_plan.h).
+// Kept sets nest in rho at fixed tau. TSP as in fastkv, but it also protects what later heads are
+// there for: special tokens, windows, punctuation.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/kv/policies/adaptive_plan.h"
+#include "engine/kv/policies/adaptive_tokens.h"
+#include "engine/kv/policies/policies.h"
+#include "engine/kv/policies/policy_util.h"
+
+namespace headroom::engine {
+namespace {
+
+// Below it a head does not rely on its type alone.
+constexpr int64_t kSureConfidencePpm = 800'000;
+// Where the map has no plan for a preference.
+constexpr int64_t kDefaultDenseSharePpm = 500'000;
+
+// A head that is not sure of a fixed type is held to be heavy.
+HeadType SpentType(const HeadEntry& head) {
+  const bool sure = !head.borderline && head.confidence_ppm >= kSureConfidencePpm;
+  return sure ? head.type : std::max(head.type, HeadType::kHeavy);
+}
+
+bool IsElastic(HeadType type) { return type == HeadType::kHeavy || type == HeadType::kDense; }
+
+int64_t AffineBudget(const HeadEntry& head, int64_t num_tokens) {
+  return std::min(num_tokens, head.budget_tokens + ScalePpm(head.budget_ppm, num_tokens));
+}
+
+// The last so many prompt positions that a local head keeps.
+int32_t LocalWindow(const HeadEntry& head, int32_t num_tokens) {
+  if (SpentType(head) != HeadType::kLocal) {
+    return 0;
+  }
+  const int64_t window = head.window > 0 ? head.window : AffineBudget(head, num_tokens);
+  return static_cast<int32_t>(std::min<int64_t>(window, num_tokens));
+}
+
+bool KeepsPunctuation(const HeadEntry& head) {
+  const HeadType type = SpentType(head);
+  return type == HeadType::kPunct || (type == HeadType::kLocal && head.keeps_punctuation);
+}
+
+class AdaptivePolicy final : public KvPolicy {
+ public:
+  AdaptivePolicy(std::shared_ptr<const HeadMap> map, const std::string& prefer,
+                 const AdaptiveSettings& settings)
+      : map_(std::move(map)), settings_(settings) {
+    HEADROOM_CHECK(map_ != nullptr &&
+                   map_->heads.size() == static_cast<size_t>(map_->model.num_layers) *
+                                             static_cast<size_t>(map_->model.num_kv_heads));
+    for (const SpendPlan& plan : map_->spend) {
+      if (plan.prefer == prefer) {
+        spend_ = plan;
+      }
+    }
+    if (spend_.points.empty()) {
+      spend_.points = {{.retention_ppm = kPpm, .dense_share_ppm = kDefaultDenseSharePpm}};
+    }
+  }
+
+  std::string name() const override { return "adaptive"; }
+
+  Status Validate(const KvPolicySpec& spec) const override {
+    HEADROOM_RETURN_IF_ERROR(ValidateRanges(spec));
+    if (spec.mode != KvMode::kBudget) {
+      return InvalidArgument(
+          "kv_mode: policy adaptive of this version has mode budget alone; got another");
+    }
+    if (spec.head_check) {
+      return InvalidArgument(
+          "kv_head_check: policy adaptive of this version does not check heads; got true, wanted "
+          "false");
+    }
+    return RefuseUnbuiltTypedDecode(name(), spec);
+  }
+
+  Status ValidateShape(const KvPolicySpec& spec, const KvModelShape& shape) const override {
+    if (shape.num_layers != map_->model.num_layers ||
+        shape.num_kv_heads != map_->model.num_kv_heads) {
+      return InvalidArgument(
+          "kv_policy: the head map of policy adaptive has {} layers of {} KV heads; the model has "
+          "{} of {}",
+          map_->model.num_layers, map_->model.num_kv_heads, shape.num_layers, shape.num_kv_heads);
+    }
+    return OkStatus();
+  }
+
+  std::vector<std::string> OptionNames() const override { return {"dense_share", "local_share"}; }
+
+  ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
+                   const PromptInfo& prompt) const override {
+    const bool scores =
+        RetentionApplies(spec, prompt.num_tokens) || TspApplies(spec, prompt.num_tokens);
+    return WindowNeeds(scores ? WindowRows(spec, prompt) : 0);
+  }
+
+  std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
+                                       const PromptInfo& prompt) const override {
+    if (!TspApplies(spec, prompt.num_tokens) ||
+        PlanTsp(spec, shape, prompt, 0).num_rows == prompt.num_tokens) {
+      return SinglePhase(shape);
+    }
+    return {{.layer_begin = 0, .layer_end = shape.tsp_layer, .selects_rows = true},
+            {.layer_begin = shape.tsp_layer, .layer_end = shape.num_layers}};
+  }
+
+  TspPlan PlanTsp(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
+                  int32_t phase) const override {
+    return ProtectRows(TokensOf(spec, prompt), TspRows(spec, prompt.num_tokens),
+                       LaterNeeds(shape, prompt.num_tokens));
+  }
+
+  LayerPlan PlanPrefill(const KvPolicySpec& spec, const KvModelShape& shape,
+                        const PromptInfo& prompt, int32_t layer, int32_t num_slots) const override {
+    std::vector<int32_t> layer_slots(static_cast<size_t>(shape.num_layers), prompt.num_tokens);
+    if (PlanPhases(spec, shape, prompt).size() > 1) {
+      std::fill(layer_slots.begin() + shape.tsp_layer + 1, layer_slots.end(),
+                PlanTsp(spec, shape, prompt, 0).num_rows);
+    }
+    HEADROOM_CHECK(layer_slots[static_cast<size_t>(layer)] == num_slots);
+    return PlanLayers(spec, shape, prompt, layer_slots)[static_cast<size_t>(layer)];
+  }
+
+  std::vector<LayerPlan> PlanLayers(const KvPolicySpec& spec, const KvModelShape& shape,
+                                    const PromptInfo& prompt,
+                                    const std::vector<int32_t>& layer_slots) const override {
+    std::vector<LayerPlan> plans(static_cast<size_t>(shape.num_layers));
+    if (!RetentionApplies(spec, prompt.num_tokens)) {
+      return plans;
+    }
+    const PromptTokens tokens = TokensOf(spec, prompt);
+    const TspPlan selection = PlanTsp(spec, shape, prompt, 0);
+    std::vector<AdaptiveHead> heads;
+    std::vector<HeadQuota> quotas;
+    for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
+      const bool selected = layer_slots[static_cast<size_t>(layer)] < prompt.num_tokens;
+      for (int32_t head = 0; head < shape.num_kv_heads; ++head) {
+        const HeadEntry& entry = map_->head(layer, head);
+        quotas.push_back(QuotaOf(entry, tokens, layer_slots[static_cast<size_t>(layer)],
+                                 selected ? &selection : nullptr));
+        heads.push_back(Describe(entry, quotas.back(), layer,
+                                 layer_slots[static_cast<size_t>(layer)] - tokens.num_mandatory(),
+                                 prompt.num_tokens));
+      }
+    }
+    const AdaptiveSplit split = Split(spec, shape, prompt, tokens, layer_slots, std::move(heads));
+    size_t index = 0;
+    for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
+      LayerPlan& plan = plans[static_cast<size_t>(layer)];
+      plan.pool = KvPool::kLayer;
+      plan.keep_all = false;
+      plan.overran = split.overran;
+      plan.pool_entries = static_cast<int32_t>(split.contested[static_cast<size_t>(layer)]);
+      for (int32_t head = 0; head < shape.num_kv_heads; ++head, ++index) {
+        plan.heads.push_back(PlanHead(map_->head(layer, head), tokens, quotas[index],
+                                      split.quota[index], split.own[index],
+                                      layer_slots[static_cast<size_t>(layer)]));
+        plan.pool_entries += plan.heads.back().safe_entries;
+      }
+      if (plan.pool_entries == shape.num_kv_heads * layer_slots[static_cast<size_t>(layer)]) {
+        plan = {.overran = split.overran};
+      }
+    }
+    return plans;
+  }
+
+ private:
+  // Windows and punctuation of a fixed head, outside the mandatory tokens.
+  struct HeadQuota {
+    int32_t newest = 0;
+    int32_t punctuation = 0;
+  };
+
+  PromptTokens TokensOf(const KvPolicySpec& spec, const PromptInfo& prompt) const {
+    return PromptTokens(prompt, SinkRows(spec, prompt),
+                        std::max(WindowRows(spec, prompt), settings_.recent_tokens));
+  }
+
+  // What the heads above the TSP layer are there for.
+  LaterHeads LaterNeeds(const KvModelShape& shape, int32_t num_tokens) const {
+    LaterHeads later;
+    for (int32_t layer = shape.tsp_layer + 1; layer < shape.num_layers; ++layer) {
+      for (int32_t head = 0; head < shape.num_kv_heads; ++head) {
+        const HeadEntry& entry = map_->head(layer, head);
+        later.window = std::max(later.window, LocalWindow(entry, num_tokens));
+        later.punctuation |= KeepsPunctuation(entry);
+      }
+    }
+    return later;
+  }
+
+  // `selection`: of the rows that this layer sees; null: it sees all.
+  HeadQuota QuotaOf(const HeadEntry& entry, const PromptTokens& tokens, int32_t num_slots,
+                    const TspPlan* selection) const {
+    HeadQuota quota;
+    const int32_t reach = selection == nullptr ? tokens.num_tokens() : selection->recent_slots;
+    const int32_t window = std::min(LocalWindow(entry, tokens.num_tokens()), reach);
+    quota.newest = tokens.NumFree(window);
+    if (KeepsPunctuation(entry)) {
+      const int32_t there = tokens.NumPunctuation(reach) - tokens.NumPunctuation(window) +
+                            (selection == nullptr ? 0 : selection->punctuation_rows);
+      quota.punctuation =
+          std::min(there, static_cast<int32_t>(ScalePpm(kPunctuationSharePpm, num_slots)));
+    }
+    return quota;
+  }
+
+  AdaptiveHead Describe(const HeadEntry& entry, const HeadQuota& quota, int32_t layer, int64_t room,
+                        int32_t num_tokens) const {
+    const HeadType type = SpentType(entry);
+    AdaptiveHead head;
+    head.layer = layer;
+    head.elastic = IsElastic(type);
+    head.dense = type == HeadType::kDense;
+    head.room = room;
+    head.floor = head.elastic ? std::min<int64_t>(settings_.floor_entries, room) : 0;
+    head.quota = head.elastic ? 0 : int64_t{quota.newest} + quota.punctuation;
+    head.probe_ppm = entry.probe_ppm();
+    head.demand = AffineBudget(entry, num_tokens);
+    return head;
+  }
+
+  // Entries beside the mandatory ones that layers [begin, end) share, at `entries` a head.
+  static int64_t PoolOf(const KvModelShape& shape, const PromptTokens& tokens,
+                        const std::vector<int32_t>& layer_slots, int32_t begin, int32_t end,
+                        int64_t entries) {
+    int64_t pool = 0;
+    for (int32_t layer = begin; layer < end; ++layer) {
+      const int64_t slots = layer_slots[static_cast<size_t>(layer)];
+      pool += shape.num_kv_heads * (std::min(entries, slots) - tokens.num_mandatory());
+    }
+    return pool;
+  }
+
+  AdaptiveSplit Split(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
+                      const PromptTokens& tokens, const std::vector<int32_t>& layer_slots,
+                      std::vector<AdaptiveHead> heads) const {
+    const int64_t entries = RetentionEntries(spec, prompt.num_tokens);
+    const auto make = [&](int32_t begin, int32_t end) {
+      AdaptiveInput input;
+      input.pool = PoolOf(shape, tokens, layer_slots, begin, end, entries);
+      input.local_share_ppm = spec.options.local_share_ppm.value_or(spend_.local_share_ppm);
+      input.layers_by_demand = spend_.layers_by_demand;
+      if (spec.options.dense_share_ppm.has_value()) {
+        input.points = {{.pool = input.pool, .dense_share_ppm = *spec.options.dense_share_ppm}};
+        return input;
+      }
+      for (const SpendPoint& point : spend_.points) {
+        const int64_t at = ScalePpm(point.retention_ppm, prompt.num_tokens);
+        input.points.push_back({.pool = PoolOf(shape, tokens, layer_slots, begin, end, at),
+                                .dense_share_ppm = point.dense_share_ppm});
+      }
+      return input;
+    };
+    if (spec.scope == KvScope::kModel) {
+      AdaptiveInput input = make(0, shape.num_layers);
+      input.heads = std::move(heads);
+      return SplitPool(input);
+    }
+    AdaptiveSplit split;
+    for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
+      AdaptiveInput input = make(layer, layer + 1);
+      const auto first = heads.begin() + int64_t{layer} * shape.num_kv_heads;
+      input.heads.assign(first, first + shape.num_kv_heads);
+      const AdaptiveSplit of_layer = SplitPool(input);
+      split.quota.insert(split.quota.end(), of_layer.quota.begin(), of_layer.quota.end());
+      split.own.insert(split.own.end(), of_layer.own.begin(), of_layer.own.end());
+      split.contested.push_back(of_layer.contested.back());
+      split.overran |= of_layer.overran;
+    }
+    return split;
+  }
+
+  static HeadPlan PlanHead(const HeadEntry& entry, const PromptTokens& tokens,
+                           const HeadQuota& quota, int64_t granted, int64_t own,
+                           int32_t num_slots) {
+    HeadPlan plan;
+    plan.sink_slots = tokens.sink_tokens();
+    plan.recent_slots = tokens.recent_tokens();
+    plan.keep_special = true;
+    plan.score = ScoreKind::kWindow;
+    // The newest first: a quota that is cut drops punctuation, then the window's far end.
+    plan.newest_entries = static_cast<int32_t>(std::min<int64_t>(granted, quota.newest));
+    plan.punctuation_entries = static_cast<int32_t>(granted) - plan.newest_entries;
+    plan.safe_entries = static_cast<int32_t>(tokens.num_mandatory() + granted + own);
+    plan.competes = IsElastic(SpentType(entry));
+    plan.num_entries = plan.competes ? num_slots : plan.safe_entries;
+    plan.weight = static_cast<float>(entry.weight_ppm) / static_cast<float>(kPpm);
+    return plan;
+  }
+
+  const std::shared_ptr<const HeadMap> map_;
+  const AdaptiveSettings settings_;
+  SpendPlan spend_;  // of the preference
+};
+
+}  // namespace
+
+std::unique_ptr<KvPolicy> MakeAdaptivePolicy(std::shared_ptr<const HeadMap> map,
+                                             const std::string& prefer,
+                                             const AdaptiveSettings& settings) {
+  return std::make_unique<AdaptivePolicy>(std::move(map), prefer, settings);
+}
+
+}  // namespace headroom::engine

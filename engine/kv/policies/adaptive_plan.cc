@@ -1,0 +1,208 @@
+#include "engine/kv/policies/adaptive_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "engine/kv/budget.h"
+
+namespace headroom::engine {
+namespace {
+
+// Ranks are compared on this grid first; exactly where the grid cannot tell.
+constexpr int64_t kGrid = int64_t{1} << 20;
+
+// Items at ranks up to grid / kGrid.
+int64_t CountUpTo(const Claim& claim, int64_t grid) {
+  if (grid >= (claim.limit * kGrid + claim.weight - 1) / claim.weight) {
+    return claim.limit;
+  }
+  return claim.weight * grid / kGrid;
+}
+
+int64_t CountUpTo(const std::vector<Claim>& claims, int64_t grid) {
+  return std::accumulate(
+      claims.begin(), claims.end(), int64_t{0},
+      [grid](int64_t sum, const Claim& claim) { return sum + CountUpTo(claim, grid); });
+}
+
+// The claim whose next item comes first.
+size_t FirstNext(const std::vector<Claim>& claims, const std::vector<int64_t>& counts) {
+  size_t best = claims.size();
+  for (size_t i = 0; i < claims.size(); ++i) {
+    if (counts[i] == claims[i].limit) {
+      continue;
+    }
+    if (best == claims.size() ||
+        (counts[i] + 1) * claims[best].weight < (counts[best] + 1) * claims[i].weight) {
+      best = i;
+    }
+  }
+  HEADROOM_CHECK(best < claims.size());
+  return best;
+}
+
+// Sums over the heads of one split.
+struct Totals {
+  int64_t room = 0;
+  int64_t dense_room = 0;
+  int64_t heavy_room = 0;
+  int64_t dense_floor = 0;
+  int64_t heavy_floor = 0;
+  int64_t quota = 0;
+
+  int64_t elastic_room() const { return dense_room + heavy_room; }
+  int64_t floors() const { return dense_floor + heavy_floor; }
+};
+
+Totals TotalsOf(const std::vector<AdaptiveHead>& heads) {
+  Totals totals;
+  for (const AdaptiveHead& head : heads) {
+    HEADROOM_CHECK(head.floor <= head.room && head.quota <= head.room);
+    totals.room += head.room;
+    if (!head.elastic) {
+      totals.quota += head.quota;
+    } else if (head.dense) {
+      totals.dense_room += head.room;
+      totals.dense_floor += head.floor;
+    } else {
+      totals.heavy_room += head.room;
+      totals.heavy_floor += head.floor;
+    }
+  }
+  return totals;
+}
+
+// A pool between quotas, elastic heads and what neither can hold. None shrinks as it grows.
+struct Parts {
+  int64_t quotas = 0;
+  int64_t elastic = 0;
+  int64_t spare = 0;  // beyond all quotas, to fixed heads
+};
+
+Parts PartsOf(const Totals& totals, int64_t wanted_pool, int64_t local_share_ppm) {
+  const int64_t pool = std::clamp(wanted_pool, totals.floors(), totals.room);
+  Parts parts;
+  parts.quotas = std::min(ScalePpm(local_share_ppm, pool), pool - totals.floors());
+  parts.quotas = std::min(std::max(parts.quotas, pool - totals.elastic_room()), totals.quota);
+  parts.spare = std::max<int64_t>(0, pool - totals.elastic_room() - totals.quota);
+  parts.elastic = pool - parts.quotas - parts.spare;
+  return parts;
+}
+
+// Entries of the dense heads, out of `elastic` ones.
+int64_t DenseTarget(const AdaptiveInput& input, const Totals& totals, int64_t elastic) {
+  int64_t last_elastic = 0;
+  int64_t last_dense = 0;
+  for (size_t i = 0; i < input.points.size(); ++i) {
+    const AdaptivePoint& point = input.points[i];
+    HEADROOM_CHECK(i == 0 || point.pool >= input.points[i - 1].pool);
+    const int64_t at = PartsOf(totals, point.pool, input.local_share_ppm).elastic;
+    const int64_t wanted = ScalePpm(point.dense_share_ppm, at);
+    const int64_t dense =
+        i == 0 ? wanted : std::clamp(wanted, last_dense, last_dense + at - last_elastic);
+    if (elastic <= at) {
+      return i == 0 ? ScalePpm(point.dense_share_ppm, elastic)
+                    : dense - ((at - elastic) * (dense - last_dense) + at - last_elastic - 1) /
+                                  std::max<int64_t>(1, at - last_elastic);
+    }
+    last_elastic = at;
+    last_dense = dense;
+  }
+  const int64_t wanted = ScalePpm(input.points.back().dense_share_ppm, elastic);
+  return std::clamp(wanted, last_dense, last_dense + elastic - last_elastic);
+}
+
+int64_t DensePart(const AdaptiveInput& input, const Totals& totals, int64_t elastic) {
+  const int64_t least = std::max(totals.dense_floor, elastic - totals.heavy_room);
+  const int64_t most = std::min(totals.dense_room, elastic - totals.heavy_floor);
+  return std::clamp(DenseTarget(input, totals, elastic), least, most);
+}
+
+void FillDense(const std::vector<AdaptiveHead>& heads, int64_t part, std::vector<int64_t>& own) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (heads[i].dense) {
+      order.push_back(i);
+      part -= heads[i].floor;
+    }
+  }
+  std::stable_sort(order.begin(), order.end(), [&heads](size_t a, size_t b) {
+    return heads[a].probe_ppm > heads[b].probe_ppm;
+  });
+  for (const size_t i : order) {
+    const int64_t more = std::min(part, heads[i].room - heads[i].floor);
+    own[i] += more;
+    part -= more;
+  }
+  HEADROOM_CHECK(part == 0);
+}
+
+std::vector<int64_t> SplitContested(const AdaptiveInput& input, int64_t part) {
+  const std::vector<AdaptiveHead>& heads = input.heads;
+  std::vector<Claim> layers(heads.empty() ? 0 : static_cast<size_t>(heads.back().layer) + 1,
+                            {.weight = 0, .limit = 0});
+  for (const AdaptiveHead& head : heads) {
+    if (head.elastic && !head.dense) {
+      Claim& layer = layers[static_cast<size_t>(head.layer)];
+      layer.weight += input.layers_by_demand ? std::max<int64_t>(1, head.demand) : 1;
+      layer.limit += head.room - head.floor;
+    }
+  }
+  for (Claim& layer : layers) {
+    layer.weight = std::max<int64_t>(1, layer.weight);
+  }
+  return TakeInOrder(layers, part);
+}
+
+}  // namespace
+
+std::vector<int64_t> TakeInOrder(const std::vector<Claim>& claims, int64_t total) {
+  int64_t low = 0;  // at most `total` items stand up to here
+  int64_t high = 1;
+  for (const Claim& claim : claims) {
+    high = std::max(high, (claim.limit * kGrid + claim.weight - 1) / claim.weight + 1);
+  }
+  HEADROOM_CHECK(total >= 0 && total <= CountUpTo(claims, high));
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (CountUpTo(claims, middle) <= total ? low : high) = middle;
+  }
+  std::vector<int64_t> counts;
+  for (const Claim& claim : claims) {
+    counts.push_back(CountUpTo(claim, low));
+    total -= counts.back();
+  }
+  for (; total > 0; --total) {
+    ++counts[FirstNext(claims, counts)];
+  }
+  return counts;
+}
+
+AdaptiveSplit SplitPool(const AdaptiveInput& input) {
+  HEADROOM_CHECK(!input.points.empty());
+  const Totals totals = TotalsOf(input.heads);
+  const Parts parts = PartsOf(totals, input.pool, input.local_share_ppm);
+  const int64_t dense = DensePart(input, totals, parts.elastic);
+
+  std::vector<Claim> quotas;
+  std::vector<Claim> spare;
+  AdaptiveSplit split;
+  for (const AdaptiveHead& head : input.heads) {
+    const int64_t quota = head.elastic ? 0 : head.quota;
+    quotas.push_back({.weight = std::max<int64_t>(1, quota), .limit = quota});
+    spare.push_back({.weight = 1, .limit = head.elastic ? 0 : head.room - quota});
+    split.own.push_back(head.elastic ? head.floor : 0);
+  }
+  split.quota = TakeInOrder(quotas, parts.quotas);
+  const std::vector<int64_t> extra = TakeInOrder(spare, parts.spare);
+  for (size_t i = 0; i < extra.size(); ++i) {
+    split.own[i] += extra[i];
+  }
+  FillDense(input.heads, dense, split.own);
+  split.contested = SplitContested(input, parts.elastic - dense - totals.heavy_floor);
+  split.overran = input.pool < totals.floors();
+  return split;
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,66 @@
+// The arithmetic of `adaptive`: how many entries each KV head gets, in exact integers.
+//
+// Everything here counts entries beside the mandatory ones. A head has room for so many more; what
+// is handed out is always a prefix of an order that does not depend on the pool, so that no head
+// and no layer ever gets less from a larger pool. Scores play no part: they choose which slots a
+// head's own entries are, and which heads of a layer win its contested ones.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace headroom::engine {
+
+// The part of a head in one split. Heads are listed by layer, then KV head.
+struct AdaptiveHead {
+  int32_t layer = 0;
+  bool elastic = false;   // heavy or dense; else it has quotas alone
+  bool dense = false;     // elastic
+  int64_t room = 0;       // entries that the mandatory ones leave of its slots
+  int64_t floor = 0;      // elastic: what it gets before heads compete; at most `room`
+  int64_t quota = 0;      // fixed: windows and punctuation; at most `room`
+  int64_t probe_ppm = 0;  // dense heads are filled in its order, the highest first
+  int64_t demand = 0;     // heavy: entries that its type needs, where layers share by demand
+};
+
+// The dense share that was found for a pool of so many entries.
+struct AdaptivePoint {
+  int64_t pool = 0;
+  int64_t dense_share_ppm = 0;
+};
+
+struct AdaptiveInput {
+  std::vector<AdaptiveHead> heads;
+  int64_t pool = 0;  // entries beside the mandatory ones; negative where those alone are more
+  int64_t local_share_ppm = 0;  // the most that quotas take of the pool; at most half
+  // By pool ascending, at least one. The dense part is exactly the share at a point; between two
+  // points it goes from one to the other in a straight line, cut so that neither it nor the rest
+  // ever shrinks. Beyond the ends the nearest share holds.
+  std::vector<AdaptivePoint> points;
+  bool layers_by_demand = false;  // heavy entries go to layers by demand, else by heavy heads
+};
+
+struct AdaptiveSplit {
+  std::vector<int64_t> quota;      // [heads], of AdaptiveHead::quota
+  std::vector<int64_t> own;        // [heads], by the head's own scores
+  std::vector<int64_t> contested;  // [last layer + 1], to the best pairs of head and slot
+  bool overran = false;            // floors alone were more than the pool
+};
+
+// The sum of all that is given is the pool, raised to the floors and capped by the rooms.
+//  1. Floors. 2. Quotas, at most local_share of the pool, by relative rank. 3. Of the rest, floors
+// included, the dense share fills dense heads whole, one after the other. 4. What is left is
+// contested, layer by layer. What elastic heads cannot hold completes quotas, then goes to fixed
+// heads in turn.
+AdaptiveSplit SplitPool(const AdaptiveInput& input);
+
+// One of several that share a list: its item k (from 1 to `limit`) stands at k / weight.
+struct Claim {
+  int64_t weight = 1;  // >= 1
+  int64_t limit = 0;
+};
+// How many of the first `total` items are whose; the earlier claim first among equals. Counts never
+// shrink as `total` grows. `total` is at most the sum of limits; limits and weights below 2^31.
+std::vector<int64_t> TakeInOrder(const std::vector<Claim>& claims, int64_t total);
+
+}  // namespace headroom::engine
