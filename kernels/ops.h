@@ -179,6 +179,9 @@ enum class ColumnKind : uint8_t {
 // What a probability of 1 adds to a column sum.
 inline constexpr int64_t kColumnUnit = int64_t{1} << 40;
 
+// Distance buckets that a ColumnScores call may have.
+inline constexpr int32_t kMaxBuckets = 16;
+
 // What each slot of one (sequence, layer) got from `num_rows` query rows, in whole numbers: H2O's
 // accumulated attention [2306.14048], Scissorhands' counts [2305.17118], FastGen's masses
 // [2310.01801].
@@ -203,6 +206,11 @@ inline constexpr int64_t kColumnUnit = int64_t{1} << 40;
 // convert once, by static_cast<float>(sum), and normalise after that. So a total's float does not
 // depend on how it was collected.
 //
+// Buckets split a column by how far its rows are from it: slot s of a row that sees `visible` slots
+// has the distance visible - 1 - s, 0 for the newest, and its addend goes to bucket b, the number
+// of bucket_edges that are at most the distance. So the table of one call answers for every window
+// that ends on an edge. Probabilities only, and without near_sums.
+//
 // Mass of a kept set of columns S together with a moving window of near_slots, averaged over rows:
 // (sum over S of sums + sum over the other columns of near_sums) / (rows * kColumnUnit); for sums
 // of a KV head, the rows of every query head of the group.
@@ -219,10 +227,35 @@ struct ColumnScoresParams {
   ColumnKind kind = ColumnKind::kProbability;
   bool per_query_head = false;
   int32_t near_slots = 0;  // >= 0
+  // At most kMaxBuckets - 1, ascending, from 1 up; empty: one bucket.
+  std::span<const int32_t> bucket_edges = {};
+  int64_t bucket_stride = 0;  // int64 between the buckets of a sum; at least every num_slots
   // [num_query_heads] if per_query_head, else [num_kv_heads]; host memory, added to. Entry h has
-  // room for num_slots of its KV head; null: that head is not scored.
+  // room for num_slots of its KV head, in each bucket; null: that head is not scored.
   std::span<int64_t* const> sums = {};
   std::span<int64_t* const> near_sums = {};  // empty, or as sums and null in the same places
+};
+
+inline constexpr int32_t kMaxClasses = 8;
+
+// How much of each row's attention falls on each class of slots, of one (sequence, layer): with
+// p = softmax(scale * q K^T) as ColumnScores has it, masses = llrint(2^40 * sum of p over the
+// class), found in one pass over K together with the softmax (f32; ref in double). A row and query
+// head has masses of 0 where ColumnScores would add nothing. Same bits for any number of threads
+// and rows of a call, and on any ISA.
+struct ClassMassesParams {
+  const float* queries = nullptr;  // as in ColumnScoresParams
+  int64_t query_stride = 0;
+  int32_t num_rows = 0;              // >= 0
+  const int32_t* visible = nullptr;  // [num_rows, num_kv_heads], as in ColumnScoresParams
+  float scale = 0.0f;
+  KvArena arena;
+  const KvHeadView* heads = nullptr;  // [num_kv_heads], lengths may differ
+  int32_t num_classes = 1;            // [1, kMaxClasses]
+  // [num_kv_heads], or [num_query_heads] where query heads differ. The class of each slot of that
+  // head, [num_slots], host memory; num_classes and above: none.
+  std::span<const uint8_t* const> classes;
+  int64_t* masses = nullptr;  // [num_rows, num_query_heads, num_classes], host memory, written
 };
 
 // The k best of [0, num_scores), ascending. Order: score, then tie_break, then the lower index; a
@@ -291,6 +324,7 @@ class Backend {
   virtual void Attention(const AttentionParams& params) = 0;
   virtual void WindowScores(const WindowScoresParams& params) = 0;
   virtual void ColumnScores(const ColumnScoresParams& params) = 0;
+  virtual void ClassMasses(const ClassMassesParams& params) = 0;
   virtual void SelectTopK(const SelectTopKParams& params) = 0;
   virtual void MoveKv(const MoveKvParams& params) = 0;
   virtual void CopyRows(const CopyRowsParams& params) = 0;

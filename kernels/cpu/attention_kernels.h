@@ -96,8 +96,10 @@ struct ColumnRows {
   float* sum = nullptr;  // [num_tokens * group_size]
 };
 
-// Slots that one item of a ColumnScores call may cover.
+// Slots that one item of a ColumnScores call may cover, without buckets and with them.
 static constexpr int32_t kMaxColumnSlots = 512;
+static constexpr int32_t kMaxBucketSlots = 128;
+static constexpr int32_t kMaxColumnBuckets = 16;
 
 // Columns [slot_begin, slot_end) of the query heads [first_head, first_head + num_heads) of a group
 // for all tokens, whose max and sum are known.
@@ -109,9 +111,30 @@ struct ColumnBlock {
   int32_t slot_end = 0;    // at most kMaxColumnSlots further on
   int32_t near_slots = 0;
   bool is_above_mean = false;
+  // Set: bucket b of slot s at sums[b * bucket_stride + s], and no near sums.
+  const int32_t* edges = nullptr;  // [num_edges], num_edges < kMaxColumnBuckets
+  int32_t num_edges = 0;
+  int64_t bucket_stride = 0;
   int64_t* sums = nullptr;       // of slot s at s, added to
   int64_t* near_sums = nullptr;  // the same; null: not wanted
 };
+
+// Flat rows [first_row, first_row + num_rows), num_rows <= kMaxBlockRows, of a ClassMasses call.
+struct ClassBlock {
+  ColumnRows rows;  // without max and sum
+  int64_t first_row = 0;
+  int32_t num_rows = 0;
+  // 1 where a slot is of a class, else 0: of slot s, class c and query head h of the group at
+  // h * head_stride + c * class_stride + s; up to a multiple of kTileSlots.
+  const float* members = nullptr;
+  int64_t head_stride = 0;
+  int64_t class_stride = 0;
+  int32_t num_classes = 0;  // [1, kMaxRowClasses]
+  // Of class c of query head h of token t at t * token_stride + h * num_classes + c.
+  int64_t* masses = nullptr;
+  int64_t token_stride = 0;
+};
+static constexpr int32_t kMaxRowClasses = 8;
 
 struct AttentionKernels {
   const char* isa = nullptr;  // "scalar", "avx2", "avx512"
@@ -130,6 +153,9 @@ struct AttentionKernels {
   void (*column_sums_bf16)(const ColumnBlock& block) = nullptr;
   void (*column_sums_f32)(const ColumnBlock& block) = nullptr;
   void (*column_sums_int8)(const ColumnBlock& block) = nullptr;
+  void (*class_masses_bf16)(const ClassBlock& block) = nullptr;
+  void (*class_masses_f32)(const ClassBlock& block) = nullptr;
+  void (*class_masses_int8)(const ClassBlock& block) = nullptr;
   void (*rope_row_bf16)(const RopeRow& row) = nullptr;
   void (*rope_row_f32)(const RopeRow& row) = nullptr;
   void (*rope_row_int8)(const RopeRow& row) = nullptr;

@@ -47,6 +47,7 @@ struct AttentionScratch {
   std::vector<float> partials;
   std::vector<float> window_sums;   // [num_query_heads, num_columns]
   std::vector<float> column_norms;  // [2, num_kv_heads, num_rows, group_size]
+  std::vector<float> class_members;  // [class lists, classes, slots of whole tiles]
   std::vector<uint64_t> top_k_keys;  // [2, num_scores]
 };
 
@@ -69,6 +70,7 @@ class AttentionOps {
   void Attention(const AttentionParams& params);
   void WindowScores(const WindowScoresParams& params);
   void ColumnScores(const ColumnScoresParams& params);
+  void ClassMasses(const ClassMassesParams& params);
   void SelectTopK(const SelectTopKParams& params);
   void MoveKv(const MoveKvParams& params);
 

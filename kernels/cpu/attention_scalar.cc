@@ -14,6 +14,7 @@ static constexpr int kVecTile = 1;
 #include "kernels/cpu/window_scores.inc"
 // After attention.inc, whose tiles they use.
 #include "kernels/cpu/column_scores.inc"
+#include "kernels/cpu/class_masses.inc"
 
 static constexpr AttentionKernels kAttentionKernels = {
     .isa = "scalar",
@@ -30,6 +31,9 @@ static constexpr AttentionKernels kAttentionKernels = {
     .column_sums_bf16 = AddColumns<KvBf16>,
     .column_sums_f32 = AddColumns<KvF32>,
     .column_sums_int8 = AddColumns<KvInt8>,
+    .class_masses_bf16 = ClassMasses<KvBf16>,
+    .class_masses_f32 = ClassMasses<KvF32>,
+    .class_masses_int8 = ClassMasses<KvInt8>,
     .rope_row_bf16 = RopeStoreRow<KvBf16>,
     .rope_row_f32 = RopeStoreRow<KvF32>,
     .rope_row_int8 = RopeStoreRow<KvInt8>,

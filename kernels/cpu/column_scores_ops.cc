@@ -7,7 +7,8 @@
 namespace headroom::kernels {
 namespace {
 
-static_assert(kMaxColumnSlots % kTileSlots == 0);
+static_assert(kMaxColumnSlots % kTileSlots == 0 && kMaxBucketSlots % kTileSlots == 0);
+static_assert(kMaxColumnBuckets == kMaxBuckets);
 
 // Items that each thread should find, so that the last ones to finish are short.
 constexpr int64_t kItemsPerThread = 4;
@@ -82,6 +83,9 @@ void AddBlock(const ColumnCall& call, int64_t target, int32_t first_slot, int32_
   block.slot_end = std::min(head_slots, first_slot + num_slots);
   block.near_slots = params.near_slots;
   block.is_above_mean = params.kind == ColumnKind::kAboveMean;
+  block.edges = params.bucket_edges.data();
+  block.num_edges = static_cast<int32_t>(params.bucket_edges.size());
+  block.bucket_stride = params.bucket_stride;
   block.sums = sums;
   block.near_sums =
       params.near_sums.empty() ? nullptr : params.near_sums[static_cast<size_t>(target)];
@@ -90,8 +94,8 @@ void AddBlock(const ColumnCall& call, int64_t target, int32_t first_slot, int32_
 }
 
 // Slots per item: many share a row's query, few keep every thread busy.
-int32_t BlockSlots(int64_t num_sums, int32_t max_slots, int num_threads) {
-  int32_t slots = kMaxColumnSlots;
+int32_t BlockSlots(int64_t num_sums, int32_t most, int32_t max_slots, int num_threads) {
+  int32_t slots = most;
   while (num_threads > 1 && slots > kTileSlots &&
          num_sums * ((max_slots + slots - 1) / slots) < kItemsPerThread * num_threads) {
     slots /= 2;
@@ -105,6 +109,12 @@ void CheckParams(const ColumnScoresParams& params, size_t num_sums) {
   HEADROOM_CHECK(params.num_rows >= 0 && params.near_slots >= 0);
   HEADROOM_CHECK(params.sums.size() == num_sums);
   HEADROOM_CHECK(params.near_sums.empty() || params.near_sums.size() == num_sums);
+  HEADROOM_CHECK(params.bucket_edges.size() < static_cast<size_t>(kMaxBuckets));
+  HEADROOM_CHECK(params.bucket_edges.empty() ||
+                 (params.near_sums.empty() && params.kind == ColumnKind::kProbability));
+  for (size_t i = 0; i < params.bucket_edges.size(); ++i) {
+    HEADROOM_CHECK(params.bucket_edges[i] > (i == 0 ? 0 : params.bucket_edges[i - 1]));
+  }
   for (int64_t i = 0; i < int64_t{params.num_rows} * geometry.num_kv_heads; ++i) {
     HEADROOM_DCHECK(params.visible[i] >= 0 &&
                     params.visible[i] <= params.heads[i % geometry.num_kv_heads].num_slots);
@@ -132,7 +142,8 @@ void AttentionOps::ColumnScores(const ColumnScoresParams& params) {
   for (int64_t head = 0; head < num_kv_heads && params.num_rows > 0; ++head) {
     max_slots = std::max(max_slots, params.heads[head].num_slots);
   }
-  const int32_t block_slots = BlockSlots(num_sums, max_slots, pool_.num_threads());
+  const int32_t most = params.bucket_edges.empty() ? kMaxColumnSlots : kMaxBucketSlots;
+  const int32_t block_slots = BlockSlots(num_sums, most, max_slots, pool_.num_threads());
   const int64_t num_blocks = (int64_t{max_slots} + block_slots - 1) / block_slots;
   pool_.ParallelFor(num_blocks * num_sums, [&](int64_t index, int) {
     AddBlock(call, index % num_sums, static_cast<int32_t>(index / num_sums) * block_slots,

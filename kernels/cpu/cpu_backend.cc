@@ -129,6 +129,8 @@ void CpuBackend::ColumnScores(const ColumnScoresParams& params) {
   attention_->ColumnScores(params);
 }
 
+void CpuBackend::ClassMasses(const ClassMassesParams& params) { attention_->ClassMasses(params); }
+
 void CpuBackend::SelectTopK(const SelectTopKParams& params) { attention_->SelectTopK(params); }
 
 void CpuBackend::MoveKv(const MoveKvParams& params) { attention_->MoveKv(params); }

@@ -53,6 +53,7 @@ class CpuBackend final : public Backend {
   void Attention(const AttentionParams& params) override;
   void WindowScores(const WindowScoresParams& params) override;
   void ColumnScores(const ColumnScoresParams& params) override;
+  void ClassMasses(const ClassMassesParams& params) override;
   void SelectTopK(const SelectTopKParams& params) override;
   void MoveKv(const MoveKvParams& params) override;
   void CopyRows(const CopyRowsParams& params) override;

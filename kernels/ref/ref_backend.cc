@@ -62,6 +62,7 @@ class RefBackend final : public Backend {
   void Attention(const AttentionParams& params) override { ref::Attention(params, pool_); }
   void WindowScores(const WindowScoresParams& params) override { ref::WindowScores(params, pool_); }
   void ColumnScores(const ColumnScoresParams& params) override { ref::ColumnScores(params, pool_); }
+  void ClassMasses(const ClassMassesParams& params) override { ref::ClassMasses(params, pool_); }
   void SelectTopK(const SelectTopKParams& params) override { ref::SelectTopK(params); }
   void MoveKv(const MoveKvParams& params) override {
     for (const std::span<const KvMove>& list : params.lists) {

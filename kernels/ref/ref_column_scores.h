@@ -1,4 +1,4 @@
-// Column sums of the reference backend.
+// Column sums and class masses of the reference backend.
 #pragma once
 
 #include "base/thread_pool.h"
@@ -7,5 +7,6 @@
 namespace headroom::kernels::ref {
 
 void ColumnScores(const ColumnScoresParams& params, ThreadPool& pool);
+void ClassMasses(const ClassMassesParams& params, ThreadPool& pool);
 
 }  // namespace headroom::kernels::ref

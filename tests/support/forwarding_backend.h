@@ -44,6 +44,9 @@ class ForwardingBackend : public kernels::Backend {
   void ColumnScores(const kernels::ColumnScoresParams& params) override {
     inner_->ColumnScores(params);
   }
+  void ClassMasses(const kernels::ClassMassesParams& params) override {
+    inner_->ClassMasses(params);
+  }
   void SelectTopK(const kernels::SelectTopKParams& params) override { inner_->SelectTopK(params); }
   void MoveKv(const kernels::MoveKvParams& params) override { inner_->MoveKv(params); }
   void CopyRows(const kernels::CopyRowsParams& params) override { inner_->CopyRows(params); }
