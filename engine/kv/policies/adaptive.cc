@@ -31,17 +31,24 @@ HeadType SpentType(const HeadEntry& head) {
 
 bool IsElastic(HeadType type) { return type == HeadType::kHeavy || type == HeadType::kDense; }
 
-int64_t AffineBudget(const HeadEntry& head, int64_t num_tokens) {
+// Entries of N tokens that the head's rung keeps.
+int64_t RungBudget(const HeadEntry& head, int64_t num_tokens) {
   return std::min(num_tokens, head.budget_tokens + ScalePpm(head.budget_ppm, num_tokens));
 }
 
-// The last so many prompt positions that a local head keeps.
-int32_t LocalWindow(const HeadEntry& head, int32_t num_tokens) {
+// The last so many prompt positions that a local head keeps: its budget without the special tokens
+// and the punctuation that the profile counted in it.
+int32_t LocalWindow(const MapProfile& profile, const HeadEntry& head, int64_t num_tokens) {
   if (SpentType(head) != HeadType::kLocal) {
     return 0;
   }
-  const int64_t window = head.window > 0 ? head.window : AffineBudget(head, num_tokens);
-  return static_cast<int32_t>(std::min<int64_t>(window, num_tokens));
+  int64_t share = head.budget_ppm;
+  if (head.keeps_punctuation && profile.reference_tokens > 0) {
+    share -= profile.reference_punctuation * kPpm / profile.reference_tokens;
+  }
+  const int64_t tokens = std::max<int64_t>(0, head.budget_tokens - profile.reference_special);
+  const int64_t window = tokens + ScalePpm(std::max<int64_t>(0, share), num_tokens);
+  return static_cast<int32_t>(std::min(window > 0 ? window : head.window, num_tokens));
 }
 
 bool KeepsPunctuation(const HeadEntry& head) {
@@ -191,7 +198,7 @@ class AdaptivePolicy final : public KvPolicy {
     for (int32_t layer = shape.tsp_layer + 1; layer < shape.num_layers; ++layer) {
       for (int32_t head = 0; head < shape.num_kv_heads; ++head) {
         const HeadEntry& entry = map_->head(layer, head);
-        later.window = std::max(later.window, LocalWindow(entry, num_tokens));
+        later.window = std::max(later.window, LocalWindow(map_->profile, entry, num_tokens));
         later.punctuation |= KeepsPunctuation(entry);
       }
     }
@@ -203,7 +210,7 @@ class AdaptivePolicy final : public KvPolicy {
                     const TspPlan* selection) const {
     HeadQuota quota;
     const int32_t reach = selection == nullptr ? tokens.num_tokens() : selection->recent_slots;
-    const int32_t window = std::min(LocalWindow(entry, tokens.num_tokens()), reach);
+    const int32_t window = std::min(LocalWindow(map_->profile, entry, tokens.num_tokens()), reach);
     quota.newest = tokens.NumFree(window);
     if (KeepsPunctuation(entry)) {
       const int32_t there = tokens.NumPunctuation(reach) - tokens.NumPunctuation(window) +
@@ -225,7 +232,7 @@ class AdaptivePolicy final : public KvPolicy {
     head.floor = head.elastic ? std::min<int64_t>(settings_.floor_entries, room) : 0;
     head.quota = head.elastic ? 0 : int64_t{quota.newest} + quota.punctuation;
     head.probe_ppm = entry.probe_ppm();
-    head.demand = AffineBudget(entry, num_tokens);
+    head.demand = RungBudget(entry, num_tokens);
     return head;
   }
 
