@@ -120,6 +120,14 @@ void StepPlanner::CollectRows(const StepPlan& plan, std::vector<StepRows>& rows)
   }
 }
 
+TokenClass StepPlanner::NextClass(const Choice& choice) const {
+  const auto row = static_cast<size_t>(cache_.num_decoded(choice.handle));
+  if (shape_.token_classes == nullptr || row >= choice.generated.size()) {
+    return TokenClass::kOther;
+  }
+  return (*shape_.token_classes)[static_cast<size_t>(choice.generated[row])];
+}
+
 int32_t StepPlanner::Prepare(double row_ns, std::vector<StepRows>& rows) {
   int32_t num_preempted = 0;
   int32_t num_now = 0;
@@ -133,7 +141,7 @@ int32_t StepPlanner::Prepare(double row_ns, std::vector<StepRows>& rows) {
   } while (rows.empty() && num_now > 0);
   for (const StepRows& each : rows) {
     if (each.choice != nullptr) {
-      cache_.PrepareDecode(each.choice->handle);
+      cache_.PrepareDecode(each.choice->handle, NextClass(*each.choice));
     }
   }
   return num_preempted;

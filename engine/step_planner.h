@@ -34,6 +34,8 @@ class StepPlanner {
   StepPlan Plan(double row_ns);
   RunningView ViewOf(const Sequence& sequence) const;
   void Admit(const std::vector<RequestId>& ids);
+  // What the token is that the choice feeds next.
+  TokenClass NextClass(const Choice& choice) const;
   void CollectRows(const StepPlan& plan, std::vector<StepRows>& rows) const;
 
   const SchedulerLimits limits_;

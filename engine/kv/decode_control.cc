@@ -17,6 +17,24 @@ bool IsFull(const DecodePlan& plan, const KvHead& head) {
   return plan.evicts() && head.length() >= plan.capacity_slots + kPageSize;
 }
 
+// The row that is decoded next is pinned where its class is.
+void PinNext(KvSequence& sequence, size_t head, TokenClass next) {
+  const DecodePlan& plan = sequence.decode_plans[head];
+  const bool wanted = (plan.pins_special && next == TokenClass::kSpecial) ||
+                      (plan.pins_punctuation && next == TokenClass::kPunctuation);
+  if (!wanted) {
+    return;
+  }
+  std::vector<int32_t>& pinned = sequence.pinned[head];
+  const int32_t begin = sequence.num_prompt_positions();
+  const auto position = static_cast<int32_t>(begin + sequence.decoded_slots);
+  const auto rows = std::lower_bound(pinned.begin(), pinned.end(), begin);
+  const bool known = !pinned.empty() && pinned.back() == position;
+  if (!known && pinned.end() - rows < plan.max_pinned_rows) {
+    pinned.push_back(position);
+  }
+}
+
 // Pages that decode rows take in one head, pages copied because they are shared included.
 int64_t NewDecodePages(const DecodePlan& plan, const KvHead& head, const PagePool& pool,
                        int32_t num_rows) {
@@ -31,7 +49,7 @@ int64_t NewDecodePages(const DecodePlan& plan, const KvHead& head, const PagePoo
 
 }  // namespace
 
-void DecodeControl::Prepare(KvSequence& sequence) {
+void DecodeControl::Prepare(KvSequence& sequence, TokenClass next) {
   HEADROOM_CHECK(sequence.decoding());
   if (sequence.decode_replay != nullptr) {
     EvictRecorded(sequence);
@@ -39,42 +57,56 @@ void DecodeControl::Prepare(KvSequence& sequence) {
       return;
     }
     sequence.scores = sequence.decode_replay->scores;
+    sequence.pinned = sequence.decode_replay->pinned;
     sequence.decode_replay.reset();
   }
   for (size_t head = 0; head < sequence.heads.size(); ++head) {
     while (IsFull(sequence.decode_plans[head], sequence.heads[head])) {
       EvictPage(sequence, head);
     }
+    PinNext(sequence, head, next);
   }
   moves_.Run(backend_, arena_, pool_);
 }
 
 void DecodeControl::EvictPage(KvSequence& sequence, size_t head) {
-  const DecodePlan& plan = sequence.decode_plans[head];
-  if (plan.kind == DecodeKind::kRing) {
-    slots_.resize(kPageSize);
-    std::iota(slots_.begin(), slots_.end(), plan.sink_slots);
-  } else {
+  FindEvictable(sequence, head);
+  HEADROOM_CHECK(slots_.size() >= kPageSize);
+  if (sequence.decode_plans[head].kind == DecodeKind::kLowestScore) {
     ChooseLowest(sequence, head);
   }
+  slots_.resize(kPageSize);
+  std::sort(slots_.begin(), slots_.end());
   Evict(sequence, head, slots_);
 }
 
-// The kPageSize lowest of the slots that are neither sinks nor recent; among equals the lower
-// position stays.
-void DecodeControl::ChooseLowest(const KvSequence& sequence, size_t head) {
+void DecodeControl::FindEvictable(const KvSequence& sequence, size_t head) {
   const DecodePlan& plan = sequence.decode_plans[head];
   const std::vector<int32_t>& positions = sequence.heads[head].positions();
-  const int32_t end = static_cast<int32_t>(positions.size()) - std::max(1, plan.recent_slots);
-  HEADROOM_CHECK(end - plan.sink_slots >= kPageSize);
-  scores_.resize(positions.size());
+  const std::vector<int32_t>& pinned = sequence.pinned[head];
+  const int32_t recent = plan.scores() ? std::max(1, plan.recent_slots) : 0;
+  const int32_t end = static_cast<int32_t>(positions.size()) - recent;
+  auto next_pinned = pinned.begin();
   slots_.clear();
   for (int32_t slot = plan.sink_slots; slot < end; ++slot) {
+    const int32_t position = positions[static_cast<size_t>(slot)];
+    next_pinned = std::find_if(next_pinned, pinned.end(),
+                               [position](int32_t each) { return each >= position; });
+    if (next_pinned == pinned.end() || *next_pinned != position) {
+      slots_.push_back(slot);
+    }
+  }
+}
+
+// Moves the kPageSize lowest of slots_ to its front; among equals the lower position stays.
+void DecodeControl::ChooseLowest(const KvSequence& sequence, size_t head) {
+  const std::vector<int32_t>& positions = sequence.heads[head].positions();
+  scores_.resize(positions.size());
+  for (const int32_t slot : slots_) {
     const auto index = static_cast<size_t>(slot);
     // Every row from the slot's own position on has seen it.
     const int64_t num_observers = int64_t{positions.back()} - positions[index] + 1;
     scores_[index] = sequence.scores[head].Score(slot, num_observers);
-    slots_.push_back(slot);
   }
   std::nth_element(slots_.begin(), slots_.begin() + kPageSize, slots_.end(),
                    [this](int32_t a, int32_t b) {
@@ -82,8 +114,6 @@ void DecodeControl::ChooseLowest(const KvSequence& sequence, size_t head) {
                      const int64_t score_b = scores_[static_cast<size_t>(b)];
                      return score_a != score_b ? score_a < score_b : a > b;
                    });
-  slots_.resize(kPageSize);
-  std::sort(slots_.begin(), slots_.end());
 }
 
 void DecodeControl::Evict(KvSequence& sequence, size_t head, std::span<const int32_t> slots) {
@@ -175,6 +205,8 @@ std::shared_ptr<const KvReplay> DecodeControl::MakeReplay(const KvSequence& sequ
   replay->decoded_slots = sequence.decoded_slots;
   replay->evictions = sequence.evictions;
   replay->scores = sequence.scores;
+  replay->pinned = sequence.pinned;
+  replay->decode_plans = sequence.decode_plans;
   // What the prefill kept: what is still there, and what went while decoding.
   const int32_t decode_begin = sequence.num_prompt_positions();
   const auto take = [&](int32_t head, const std::vector<int32_t>& positions) {

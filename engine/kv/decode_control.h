@@ -28,8 +28,9 @@ class DecodeControl {
         moves_(moves),
         keeps_replay_(keeps_replay) {}
 
-  // Before the next decode rows: evicts what the decode plans, or the record, say.
-  void Prepare(KvSequence& sequence);
+  // Before the next decode rows: evicts what the decode plans, or the record, say. `next`: what the
+  // token of the row is; not read while the sequence replays.
+  void Prepare(KvSequence& sequence, TokenClass next);
 
   // The row's queries [num_kv_heads * group_size, head_dim] of `layer`, whose own slot is stored:
   // adds to the scores of heads that evict by score.
@@ -42,6 +43,8 @@ class DecodeControl {
   void EvictPage(KvSequence& sequence, size_t head);
   void EvictRecorded(KvSequence& sequence);
   void Evict(KvSequence& sequence, size_t head, std::span<const int32_t> slots);
+  // slots_ = those that are neither sinks, pinned nor recent.
+  void FindEvictable(const KvSequence& sequence, size_t head);
   void ChooseLowest(const KvSequence& sequence, size_t head);
 
   kernels::Backend& backend_;

@@ -108,6 +108,7 @@ std::unique_ptr<KvSequence> KvCache::Impl::MakeSequence(const KvPolicySpec& spec
   sequence->heads.resize(num_layers * static_cast<size_t>(shape.num_kv_heads));
   sequence->views.resize(sequence->heads.size());
   sequence->scores.resize(sequence->heads.size());
+  sequence->pinned.resize(sequence->heads.size());
   sequence->windows.resize(num_layers);
   sequence->columns.resize(num_layers);
   sequence->layer_done.assign(num_layers, 0);
@@ -256,6 +257,7 @@ void KvCache::FinishPhase(int32_t sequence, int32_t phase) {
   }
   if (of.replay != nullptr) {
     of.receipt = of.replay->receipt;
+    of.decode_plans = of.replay->decode_plans;
     return;
   }
   impl_->FinishReceipt(of);
@@ -263,7 +265,9 @@ void KvCache::FinishPhase(int32_t sequence, int32_t phase) {
 
 const KvReceipt& KvCache::receipt(int32_t sequence) const { return impl_->at(sequence).receipt; }
 
-void KvCache::PrepareDecode(int32_t sequence) { impl_->decode.Prepare(impl_->at(sequence)); }
+void KvCache::PrepareDecode(int32_t sequence, TokenClass next) {
+  impl_->decode.Prepare(impl_->at(sequence), next);
+}
 
 int64_t KvCache::num_decoded(int32_t sequence) const { return impl_->at(sequence).decoded_slots; }
 

@@ -92,8 +92,8 @@ class KvCache final : public models::KvStore {
   KvFootprint SteadyFootprint(int32_t sequence, int64_t new_slots) const;
 
   // Before a decode step: applies the policy's decode eviction, so that one more slot per head
-  // fits the reservation.
-  void PrepareDecode(int32_t sequence);
+  // fits the reservation. `next`: what the token of the row is (of a replay's rows: not read).
+  void PrepareDecode(int32_t sequence, TokenClass next = TokenClass::kOther);
   // Decode rows that were appended.
   int64_t num_decoded(int32_t sequence) const;
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/kv/budget.h"
+#include "engine/kv/policy.h"
 #include "engine/kv/slot_scores.h"
 
 namespace headroom::engine {
@@ -21,12 +22,14 @@ struct KvReplay {
   // Of the prefill.
   std::vector<std::vector<int32_t>> rows;  // [phases], prompt positions
   std::vector<std::vector<int32_t>> kept;  // [num_layers * num_kv_heads], positions, ascending
+  std::vector<DecodePlan> decode_plans;    // [num_layers * num_kv_heads], as the prefill left them
   KvReceipt receipt;
 
   // Of decode.
   int64_t decoded_slots = 0;
-  std::vector<DecodeEviction> evictions;  // in the order they happened
-  std::vector<SlotScores> scores;         // [num_layers * num_kv_heads], at the end
+  std::vector<DecodeEviction> evictions;     // in the order they happened
+  std::vector<SlotScores> scores;            // [num_layers * num_kv_heads], at the end
+  std::vector<std::vector<int32_t>> pinned;  // [num_layers * num_kv_heads], at the end
 };
 
 }  // namespace headroom::engine

@@ -105,6 +105,7 @@ std::unique_ptr<KvSequence> ForkSequence(const KvSequence& source, PagePool& poo
   fork->views.resize(source.views.size());
   fork->decoded_slots = source.decoded_slots;
   fork->scores = source.scores;
+  fork->pinned = source.pinned;
   fork->evictions = source.evictions;
   fork->phase = source.phase;
   fork->rows = source.rows;

@@ -25,7 +25,9 @@ struct KvSequence {
   kernels::PoolKind pool = kernels::PoolKind::kMax;  // of window scores
   int32_t pool_width = 0;
   PrefillPlan plan;
-  std::vector<DecodePlan> decode_plans;  // [num_layers, num_kv_heads]
+  // [num_layers, num_kv_heads]; those of heads with a TypedDecode are set when the layer is
+  // finished.
+  std::vector<DecodePlan> decode_plans;
 
   // Changed by every forward pass.
   std::vector<KvHead> heads;               // [num_layers, num_kv_heads]
@@ -34,6 +36,8 @@ struct KvSequence {
 
   // Decode. Scores of heads that evict by score, [num_layers, num_kv_heads].
   std::vector<SlotScores> scores;
+  // Positions that are never evicted, ascending, sinks aside, [num_layers, num_kv_heads].
+  std::vector<std::vector<int32_t>> pinned;
   std::vector<DecodeEviction> evictions;  // so far, where the cache keeps what a replay needs
 
   // A sequence that was preempted. Its prefill takes rows and kept slots from `replay`: nothing is

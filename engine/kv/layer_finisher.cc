@@ -1,6 +1,7 @@
 #include "engine/kv/layer_finisher.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -120,6 +121,7 @@ std::span<const TokenClass> LayerFinisher::SlotClasses(const KvSequence& sequenc
 void LayerFinisher::SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
                                 std::vector<std::vector<int32_t>>& kept) {
   const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
+  rungs_.clear();
   if (plan.keep_all) {
     return;
   }
@@ -145,7 +147,7 @@ void LayerFinisher::ClimbLadders(const KvSequence& sequence, int32_t layer,
     input.classes = *sequence.prompt.classes;
   }
   for (size_t head = 0; head < heads.size(); ++head) {
-    ladders_.Select(heads[head], input, static_cast<int32_t>(head), kept[head]);
+    rungs_.push_back(ladders_.Select(heads[head], input, static_cast<int32_t>(head), kept[head]));
   }
 }
 
@@ -183,31 +185,85 @@ void LayerFinisher::FinishLayer(KvSequence& sequence, int32_t layer) {
 void LayerFinisher::FinishFrom(const KvSequence& source, KvSequence& sequence, int32_t layer) {
   const bool scored = Score(source, sequence, layer);
   SelectSlots(sequence, layer, scored, kept_);
-  StartScores(sequence, layer, kept_);
+  StartTyped(sequence, layer, kept_);
+  StartScores(sequence, layer, scored, kept_);
   Compact(sequence, layer, kept_);
 }
 
-void LayerFinisher::StartScores(KvSequence& sequence, int32_t layer,
-                                const std::vector<std::vector<int32_t>>& kept) const {
-  if (heavy_ == nullptr) {
+void LayerFinisher::StartTyped(KvSequence& sequence, int32_t layer,
+                               const std::vector<std::vector<int32_t>>& kept) {
+  const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
+  if (plan.keep_all) {
     return;
   }
-  const auto num_heads = static_cast<size_t>(sequence.num_kv_heads);
+  const std::span<const TokenClass> classes = SlotClasses(sequence, layer);
+  const std::vector<int32_t>& rows = sequence.current_rows();
+  for (size_t head = 0; head < plan.heads.size(); ++head) {
+    const HeadPlan& of = plan.heads[head];
+    TypedDecode typed = of.typed;
+    if (!rungs_.empty()) {
+      const auto rung = static_cast<size_t>(rungs_[head]);
+      typed = rung < of.rungs.size() ? of.rungs[rung].typed : TypedDecode();
+    }
+    if (typed.kind == DecodeKind::kGrow) {
+      continue;
+    }
+    const size_t flat = static_cast<size_t>(layer) * plan.heads.size() + head;
+    DecodePlan& decode = sequence.decode_plans[flat];
+    decode.kind = typed.kind;
+    decode.sink_slots = of.sink_slots;
+    decode.capacity_slots =
+        static_cast<int32_t>(kept[head].size()) + kernels::kPageSize + typed.max_pinned_rows;
+    decode.recent_slots = typed.kind == DecodeKind::kLowestScore ? kernels::kPageSize : 0;
+    decode.pins_special = typed.pins_special;
+    decode.pins_punctuation = typed.pins_punctuation;
+    decode.max_pinned_rows = typed.max_pinned_rows;
+    for (const int32_t slot : kept[head]) {
+      const auto index = static_cast<size_t>(slot);
+      const TokenClass is = classes.empty() ? TokenClass::kOther : classes[index];
+      const bool old =
+          typed.free_tail >= 0 && slot < static_cast<int32_t>(rows.size()) - typed.free_tail;
+      if (old || (typed.pins_special && is == TokenClass::kSpecial) ||
+          (typed.pins_punctuation && is == TokenClass::kPunctuation)) {
+        sequence.pinned[flat].push_back(rows[index]);
+      }
+    }
+  }
+}
+
+int64_t LayerFinisher::PromptScore(int32_t kv_head, int32_t num_kv_heads, int32_t slot) const {
+  const auto head = static_cast<size_t>(kv_head);
+  const auto index = static_cast<size_t>(slot);
+  if (heavy_ == nullptr) {
+    // Rows of the window have no score among window scores.
+    const auto num_columns = static_cast<size_t>(scores_.num_columns);
+    return index >= num_columns ? 0
+                                : std::llround(double{scores_.raw[head * num_columns + index]} *
+                                               static_cast<double>(kernels::kColumnUnit));
+  }
   const auto num_slots = static_cast<size_t>(heavy_->num_slots);
-  const size_t group = static_cast<size_t>(heavy_->num_heads) / num_heads;
-  for (size_t head = 0; head < num_heads; ++head) {
-    const size_t flat = static_cast<size_t>(layer) * num_heads + head;
+  const size_t group = static_cast<size_t>(heavy_->num_heads / num_kv_heads);
+  int64_t sum = 0;
+  for (size_t g = 0; g < group; ++g) {
+    sum += heavy_->sums[(head * group + g) * num_slots + index];
+  }
+  return sum;
+}
+
+void LayerFinisher::StartScores(KvSequence& sequence, int32_t layer, bool scored,
+                                const std::vector<std::vector<int32_t>>& kept) const {
+  if (!scored) {
+    return;
+  }
+  for (int32_t head = 0; head < sequence.num_kv_heads; ++head) {
+    const auto flat = static_cast<size_t>(layer * sequence.num_kv_heads + head);
     const DecodePlan& plan = sequence.decode_plans[flat];
     if (!plan.scores()) {
       continue;
     }
     std::vector<int64_t> sums;
-    for (const int32_t slot : kept[head]) {
-      int64_t sum = 0;
-      for (size_t g = 0; g < group; ++g) {
-        sum += heavy_->sums[(head * group + g) * num_slots + static_cast<size_t>(slot)];
-      }
-      sums.push_back(sum);
+    for (const int32_t slot : kept[static_cast<size_t>(head)]) {
+      sums.push_back(PromptScore(head, sequence.num_kv_heads, slot));
     }
     sequence.scores[flat] = SlotScores(plan.score, std::move(sums));
   }
@@ -234,6 +290,8 @@ void LayerFinisher::FinishTail(KvSequence& sequence, int32_t layer) {
     ReplaySlots(sequence, layer, sequence.tsp_layer_kept);
   } else {
     SelectSlots(sequence, layer, scored, sequence.tsp_layer_kept);
+    StartTyped(sequence, layer, sequence.tsp_layer_kept);
+    StartScores(sequence, layer, scored, sequence.tsp_layer_kept);
   }
   if (sequence.replay != nullptr) {
     sequence.rows.push_back(sequence.replay->rows[phase + 1]);

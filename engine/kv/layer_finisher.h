@@ -60,9 +60,14 @@ class LayerFinisher {
   // The same from the record of the sequence that was preempted.
   void ReplaySlots(const KvSequence& sequence, int32_t layer,
                    std::vector<std::vector<int32_t>>& kept);
-  // Scores of heads that evict by score go on from the column sums of what they keep.
-  void StartScores(KvSequence& sequence, int32_t layer,
+  // Decode plans and pinned slots of heads with a TypedDecode, now that `kept` is known.
+  void StartTyped(KvSequence& sequence, int32_t layer,
+                  const std::vector<std::vector<int32_t>>& kept);
+  // Scores of heads that evict by score go on from the column sums of what they keep, or from their
+  // window scores.
+  void StartScores(KvSequence& sequence, int32_t layer, bool scored,
                    const std::vector<std::vector<int32_t>>& kept) const;
+  int64_t PromptScore(int32_t kv_head, int32_t num_kv_heads, int32_t slot) const;
   void Compact(KvSequence& sequence, int32_t layer, const std::vector<std::vector<int32_t>>& kept);
   // Nothing of the layer stays.
   void Release(KvSequence& sequence, int32_t layer);
@@ -85,6 +90,7 @@ class LayerFinisher {
   std::vector<int32_t> visible_;            // [window rows]
   std::vector<kernels::KvHeadView> views_;  // [num_kv_heads]
   std::vector<std::vector<int32_t>> kept_;  // [num_kv_heads]
+  std::vector<int32_t> rungs_;              // [num_kv_heads], of the layer in hand; or empty
 };
 
 }  // namespace headroom::engine

@@ -44,12 +44,32 @@ enum class ScoreKind : uint8_t {
   kColumnMean,      // the same, each divided by the number of observing rows that see the slot
 };
 
+enum class DecodeKind : uint8_t {
+  kGrow,         // nothing is evicted
+  kRing,         // the oldest behind the sinks
+  kLowestScore,  // the lowest scored of those that are neither sinks nor recent
+};
+
+// Typed decode of a head whose slots are chosen by scores: it keeps to what it was given and one
+// page more. Pinned slots never go: sinks, what is named here, and up to max_pinned_rows decoded
+// rows of those classes, for which there is room beside. kLowestScore protects a page of recent
+// slots; its scores go on from what the prompt's rows gave (window scores where there are no
+// column sums).
+struct TypedDecode {
+  DecodeKind kind = DecodeKind::kGrow;
+  bool pins_special = false;      // kept slots and decoded rows of class kSpecial
+  bool pins_punctuation = false;  // the same of class kPunctuation
+  int32_t free_tail = -1;         // >= 0: kept slots but the prompt's last so many are pinned, too
+  int32_t max_pinned_rows = 0;
+};
+
 // One step of a ladder: what a head would keep, as a union of sets.
 struct Rung {
   bool special = false;       // tokens of class kSpecial, beside the head's sinks
   bool punctuation = false;   // tokens of class kPunctuation
   int32_t heavy_entries = 0;  // so many more of the best columns, outside all the others
   int32_t local_slots = 0;    // the last so many slots; each row's own window when mass is measured
+  TypedDecode typed = {};     // of a head that keeps this
 };
 
 // What one KV head keeps of the slots that its layer holds: the must-keep slots, then the best by
@@ -70,8 +90,9 @@ struct HeadPlan {
   int32_t safe_entries = 0;
   int32_t newest_entries = 0;
   int32_t punctuation_entries = 0;
-  bool competes = true;  // layer pools: else the head keeps safe_entries exactly
-  float weight = 1.0f;   // layer pools: of the head's scores against those of others
+  bool competes = true;    // layer pools: else the head keeps safe_entries exactly
+  float weight = 1.0f;     // layer pools: of the head's scores against those of others
+  TypedDecode typed = {};  // without a ladder; read where the policy's PlanDecode says grow
   // Not empty: the head keeps the first rung whose mass, of its neediest query head, is at least
   // mass_target_ppm; all slots if none is. Masses come from ScoreNeeds::columns.back(), heavy
   // columns from columns.front(); the other fields but sink_slots and `score` are not read.
@@ -120,12 +141,6 @@ struct TspPlan {
   bool overran = false;
 };
 
-enum class DecodeKind : uint8_t {
-  kGrow,         // nothing is evicted
-  kRing,         // the oldest behind the sinks
-  kLowestScore,  // the lowest scored of those that are neither sinks nor recent
-};
-
 // What slots of a head are ordered by while it decodes. Every decode row adds, summed over the
 // query heads of the group, to what the prompt's rows gave the kept slots.
 enum class DecodeScore : uint8_t {
@@ -135,14 +150,18 @@ enum class DecodeScore : uint8_t {
 };
 
 // What decode evicts from one KV head once it holds `capacity_slots` + one page: a page of slots at
-// once. The newest token always stays, and under kLowestScore the last `recent_slots`; capacity is
-// at least sink_slots + recent_slots.
+// once, none of them pinned. The newest token always stays, and under kLowestScore the last
+// `recent_slots`; capacity is at least sink_slots + recent_slots.
 struct DecodePlan {
   DecodeKind kind = DecodeKind::kGrow;
   int32_t sink_slots = 0;
   int32_t capacity_slots = 0;
   int32_t recent_slots = 0;               // kLowestScore
   DecodeScore score = DecodeScore::kSum;  // kLowestScore; one for all heads of a layer
+  // Of a TypedDecode: decoded rows of these classes are pinned, at most so many.
+  bool pins_special = false;
+  bool pins_punctuation = false;
+  int32_t max_pinned_rows = 0;
 
   bool evicts() const { return kind != DecodeKind::kGrow; }
   bool scores() const { return kind == DecodeKind::kLowestScore; }

@@ -115,7 +115,10 @@ void SequenceRunner::Feed(DecodingSequence& sequence, std::span<const int32_t> t
 
 void SequenceRunner::FeedRows(DecodingSequence& sequence, std::span<const int32_t> tokens,
                               float* logits) {
-  cache_.PrepareDecode(sequence.handle);
+  const auto token = static_cast<size_t>(tokens.front());
+  const bool known = token_classes_ != nullptr && token < token_classes_->size();
+  cache_.PrepareDecode(sequence.handle,
+                       known ? (*token_classes_)[token] : engine::TokenClass::kOther);
   ForwardBatch batch;
   RowSegment segment;
   segment.sequence = sequence.handle;

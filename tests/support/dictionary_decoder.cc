@@ -65,7 +65,61 @@ int32_t DictionaryDecoder::Read(const std::vector<int32_t>& prompt) {
   return next;
 }
 
+void DictionaryDecoder::Read(const std::vector<int32_t>& prompt,
+                             const std::function<bool(int32_t)>& observes) {
+  for (const int32_t token : prompt) {
+    observed_ = observes(position_);
+    Run(token);
+  }
+  observed_ = true;
+}
+
+void DictionaryDecoder::Settle(int32_t layer, int32_t kv_head, const DictionaryHead& rules) {
+  settled_[{layer, kv_head}] = rules;
+  Head& head = heads_[static_cast<size_t>(layer)][static_cast<size_t>(kv_head)];
+  for (auto entry = head.begin(); entry != head.end();) {
+    entry = rules.kept.count(entry->first) == 0 ? head.erase(entry) : std::next(entry);
+  }
+  for (const int32_t position : rules.unscored) {
+    if (rules.kept.count(position) != 0) {
+      head.at(position).score = 0.0;
+    }
+  }
+}
+
+void DictionaryDecoder::PinNext(int32_t layer, int32_t kv_head) {
+  settled_.at({layer, kv_head}).pinned.insert(position_);
+}
+
+void DictionaryDecoder::DropSettled(Head& head, const DictionaryHead& rules) {
+  if (rules.grows || static_cast<int32_t>(head.size()) < rules.capacity + kPage) {
+    return;
+  }
+  std::vector<std::pair<double, int32_t>> order;
+  int32_t index = 0;
+  for (const auto& [position, entry] : head) {
+    if (index++ < static_cast<int32_t>(head.size()) - rules.recent &&
+        rules.pinned.count(position) == 0) {
+      order.emplace_back(rules.by_score ? entry.score : position,
+                         rules.by_score ? -position : position);
+    }
+  }
+  if (rules.by_score) {
+    EraseLowest(head, std::move(order), kPage);
+    return;
+  }
+  for (size_t i = 0; i < kPage; ++i) {
+    head.erase(order.at(i).second);
+  }
+}
+
 int32_t DictionaryDecoder::Next(int32_t token) {
+  for (const auto& [at, rules] : settled_) {
+    DropSettled(heads_[static_cast<size_t>(at.first)][static_cast<size_t>(at.second)], rules);
+  }
+  if (!settled_.empty()) {
+    return Run(token);
+  }
   for (std::vector<Head>& layer : heads_) {
     for (Head& head : layer) {
       if (static_cast<int32_t>(head.size()) >= rules_.capacity + kPage) {
@@ -97,9 +151,13 @@ void DictionaryDecoder::Drop(Head& head, int32_t count) {
     }
     ++index;
   }
-  if (count == 0) {
-    return;
+  if (count > 0) {
+    EraseLowest(head, std::move(order), count);
   }
+}
+
+void DictionaryDecoder::EraseLowest(Head& head, std::vector<std::pair<double, int32_t>> order,
+                                    int32_t count) {
   std::sort(order.begin(), order.end());
   const auto cut = static_cast<size_t>(count);
   HEADROOM_CHECK(cut <= order.size());
@@ -146,7 +204,7 @@ std::vector<double> DictionaryDecoder::Attend(Head& head, const double* query) {
   size_t i = 0;
   for (auto& [position, entry] : head) {
     const double probability = weights[i++] / total;
-    entry.score += probability;
+    entry.score += observed_ ? probability : 0.0;
     for (size_t d = 0; d < dim; ++d) {
       out[d] += probability * entry.v[d];
     }

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "models/loaded_model.h"
@@ -18,6 +21,17 @@ struct DictionaryRules {
   bool mean = false;     // scores are divided by the number of rows that have seen the position
 };
 
+// Rules of one head that is told what it keeps of the prompt, where they are not everybody's.
+struct DictionaryHead {
+  std::set<int32_t> kept;
+  std::set<int32_t> pinned;    // never go
+  std::set<int32_t> unscored;  // start at 0
+  bool grows = false;          // nothing goes
+  bool by_score = false;       // else the oldest go
+  int32_t recent = 1;          // the latest so many positions never go
+  int32_t capacity = 0;
+};
+
 class DictionaryDecoder {
  public:
   // `model` has f32 weights and outlives the decoder.
@@ -29,6 +43,13 @@ class DictionaryDecoder {
   // Takes the token before and returns the next one. A head that holds capacity + 16 positions
   // first loses its 16 lowest.
   int32_t Next(int32_t token);
+
+  // The same with rules of every head: reads the prompt, scores by the rows that `observes` names.
+  void Read(const std::vector<int32_t>& prompt, const std::function<bool(int32_t)>& observes);
+  // After that, for every head; from then on Next follows its rules.
+  void Settle(int32_t layer, int32_t kv_head, const DictionaryHead& rules);
+  // The next position never goes from this head.
+  void PinNext(int32_t layer, int32_t kv_head);
 
   // Positions of a head, ascending.
   std::vector<int32_t> Positions(int32_t layer, int32_t kv_head) const;
@@ -49,11 +70,16 @@ class DictionaryDecoder {
   std::vector<double> Attend(Head& head, const double* query);
   void Rotate(double* head) const;
   void Drop(Head& head, int32_t count);
+  void DropSettled(Head& head, const DictionaryHead& rules);
+  // Erases the first `count` of candidates that are in order of (score, -position).
+  void EraseLowest(Head& head, std::vector<std::pair<double, int32_t>> order, int32_t count);
 
   const models::LoadedModel& model_;
   const DictionaryRules rules_;
   std::vector<std::vector<Head>> heads_;  // [layer][kv head]
-  int32_t position_ = 0;                  // of the next row
+  std::map<std::pair<int32_t, int32_t>, DictionaryHead> settled_;
+  bool observed_ = true;  // the row in hand adds to scores
+  int32_t position_ = 0;  // of the next row
   double smallest_gap_ = 1.0;
 };
 

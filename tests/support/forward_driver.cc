@@ -30,7 +30,10 @@ RowSegment ForwardDriver::AddRows(DrivenSequence& sequence, ForwardBatch& batch)
   segment.sequence = sequence.handle;
   segment.row_begin = static_cast<int32_t>(batch.positions.size());
   if (sequence.decoding) {
-    cache_.PrepareDecode(sequence.handle);
+    cache_.PrepareDecode(sequence.handle,
+                         sequence.feed_classes.empty()
+                             ? engine::TokenClass::kOther
+                             : sequence.feed_classes[static_cast<size_t>(sequence.num_fed)]);
     segment.num_rows = 1;
     segment.layer_end = model_.config().num_hidden_layers;
     batch.token_ids.push_back(sequence.feed[static_cast<size_t>(sequence.num_fed)]);

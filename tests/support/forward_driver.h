@@ -18,6 +18,7 @@ struct DrivenSequence {
   engine::KvPolicySpec spec;
   int32_t content_end = -1;                                        // -1: N
   std::shared_ptr<const std::vector<engine::TokenClass>> classes;  // [N]; null: unknown
+  std::vector<engine::TokenClass> feed_classes;                    // of `feed`; empty: kOther
   int32_t chunk = 64;                                              // rows of one prefill segment
 
   // Set by the driver.

@@ -43,6 +43,8 @@ std::vector<PolicyCase> MakePolicyCases() {
       {"fastgen on all rows", Recovery(700'000, 150'000, true)},
       {"adaptive", Retention("adaptive", 300'000)},
       {"adaptive with tsp", MakeKvSpec("adaptive", 250'000, 500'000)},
+      {"adaptive typed", MakeKvSpec("adaptive", 250'000, 1'000'000, KvDecode::kTyped)},
+      {"adaptive typed with tsp", MakeKvSpec("adaptive", 250'000, 600'000, KvDecode::kTyped)},
       {"random", Retention("random", 300'000)},
       {"ragged", MakeKvSpec("ragged", 1'000'000, 1'000'000)},
       {"ragged with tsp", MakeKvSpec("ragged", 1'000'000, 500'000)}};
@@ -68,6 +70,9 @@ std::vector<PolicyCase> MakePolicyCases() {
   spec.window_raw = true;
   spec.window = 1;
   cases.push_back({"gemfilter at layer 2", spec});
+  spec = Recovery(500'000, 100'000, false);
+  spec.decode = KvDecode::kTyped;
+  cases.push_back({"fastgen typed", spec});
   spec = Recovery(50'000, 50'000, false);
   spec.sink_tokens = 0;
   cases.push_back({"fastgen with little", spec});

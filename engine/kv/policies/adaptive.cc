@@ -87,7 +87,7 @@ class AdaptivePolicy final : public KvPolicy {
           "kv_head_check: policy adaptive of this version does not check heads; got true, wanted "
           "false");
     }
-    return RefuseUnbuiltTypedDecode(name(), spec);
+    return OkStatus();
   }
 
   Status ValidateShape(const KvPolicySpec& spec, const KvModelShape& shape) const override {
@@ -171,6 +171,9 @@ class AdaptivePolicy final : public KvPolicy {
         plan.heads.push_back(PlanHead(map_->head(layer, head), tokens, quotas[index],
                                       split.quota[index], split.own[index],
                                       layer_slots[static_cast<size_t>(layer)]));
+        if (spec.decode == KvDecode::kTyped) {
+          plan.heads.back().typed = TypedOf(map_->head(layer, head), prompt.num_tokens);
+        }
         plan.pool_entries += plan.heads.back().safe_entries;
       }
       if (plan.pool_entries == shape.num_kv_heads * layer_slots[static_cast<size_t>(layer)]) {
@@ -303,6 +306,21 @@ class AdaptivePolicy final : public KvPolicy {
     plan.num_entries = plan.competes ? num_slots : plan.safe_entries;
     plan.weight = static_cast<float>(entry.weight_ppm) / static_cast<float>(kPpm);
     return plan;
+  }
+
+  // Dense heads grow, heavy ones compete by score, the others are rings behind what their type
+  // keeps. Sinks and special tokens stay in all.
+  static TypedDecode TypedOf(const HeadEntry& entry, int32_t num_tokens) {
+    const HeadType type = SpentType(entry);
+    if (type == HeadType::kDense) {
+      return {};
+    }
+    TypedDecode typed;
+    typed.kind = type == HeadType::kHeavy ? DecodeKind::kLowestScore : DecodeKind::kRing;
+    typed.pins_special = true;
+    typed.pins_punctuation = KeepsPunctuation(entry);
+    typed.max_pinned_rows = TypedPinnedRows(num_tokens);
+    return typed;
   }
 
   const std::shared_ptr<const HeadMap> map_;

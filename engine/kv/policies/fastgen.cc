@@ -16,7 +16,9 @@
 // - "full" always passes (cold-compress falls back to "special" where rounding keeps even full
 // below
 //   theta);
-// - punctuation by Unicode and newlines, special tokens by the tokenizer's own list.
+// - punctuation by Unicode and newlines, special tokens by the tokenizer's own list;
+// - typed decode keeps every head to its size and a page or two of recent tokens, and drops a page
+//   at once; heads that keep everything grow. By default all grow.
 #include <algorithm>
 
 #include "engine/kv/policies/policies.h"
@@ -40,7 +42,7 @@ class FastGenPolicy final : public KvPolicy {
           "kv_retention: policy fastgen keeps what kv_recovery needs; got a retention, wanted "
           "kv_recovery alone");
     }
-    return RefuseUnbuiltTypedDecode(name(), spec);
+    return OkStatus();
   }
 
   std::vector<std::string> OptionNames() const override { return {"fraction", "rows"}; }
@@ -91,6 +93,9 @@ class FastGenPolicy final : public KvPolicy {
                    .punctuation = true,
                    .heavy_entries = heavy,
                    .local_slots = LocalSlots(spec, prompt.num_tokens)}};
+    if (spec.decode == KvDecode::kTyped) {
+      SetTypedDecode(prompt.num_tokens, head.rungs);
+    }
     LayerPlan plan;
     plan.keep_all = false;
     plan.heads.assign(static_cast<size_t>(shape.num_kv_heads), head);
@@ -98,6 +103,20 @@ class FastGenPolicy final : public KvPolicy {
   }
 
  private:
+  // A head stays on its rung. Special tokens are kept, and punctuation where the rung keeps it, of
+  // the answer too, to a twentieth of the prompt; behind them the most recent go on as a ring, or
+  // heavy columns compete. The local rung keeps its heavy columns.
+  static void SetTypedDecode(int32_t num_tokens, std::vector<Rung>& rungs) {
+    for (Rung& rung : rungs) {
+      const bool by_score = rung.heavy_entries > 0 && rung.local_slots == 0;
+      rung.typed.kind = by_score ? DecodeKind::kLowestScore : DecodeKind::kRing;
+      rung.typed.pins_special = rung.special;
+      rung.typed.pins_punctuation = rung.punctuation;
+      rung.typed.free_tail = by_score ? -1 : rung.local_slots;
+      rung.typed.max_pinned_rows = TypedPinnedRows(num_tokens);
+    }
+  }
+
   static int32_t LocalSlots(const KvPolicySpec& spec, int32_t num_tokens) {
     return static_cast<int32_t>(
         std::max<int64_t>(1, ScalePpm(spec.options.fraction_ppm, num_tokens)));

@@ -76,14 +76,6 @@ Status RefuseTypedDecode(const std::string& policy, const KvPolicySpec& spec) {
   return OkStatus();
 }
 
-Status RefuseUnbuiltTypedDecode(const std::string& policy, const KvPolicySpec& spec) {
-  if (spec.decode == KvDecode::kTyped) {
-    return InvalidArgument(
-        "kv_decode: typed decode of policy {} is not built; got typed, wanted grow", policy);
-  }
-  return OkStatus();
-}
-
 std::vector<PrefillPhase> SinglePhase(const KvModelShape& shape) {
   return {{.layer_begin = 0, .layer_end = shape.num_layers, .selects_rows = false}};
 }
@@ -164,6 +156,10 @@ DecodePlan LowestScoreDecode(const LayerPlan& plan, int32_t kv_head, DecodeScore
   decode.capacity_slots = std::max(head.num_entries, decode.sink_slots + decode.recent_slots);
   decode.score = score;
   return decode;
+}
+
+int32_t TypedPinnedRows(int32_t num_tokens) {
+  return std::max(kernels::kPageSize, num_tokens / 20);
 }
 
 LayerPlan UniformWindowPlan(const KvPolicySpec& spec, const KvModelShape& shape,

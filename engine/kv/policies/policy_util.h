@@ -15,8 +15,6 @@ Status ValidateRanges(const KvPolicySpec& spec);
 // Refuse a field that `policy` cannot use; the message names both.
 Status RefuseRetention(const std::string& policy, const KvPolicySpec& spec);
 Status RefuseTsp(const std::string& policy, const KvPolicySpec& spec);
-// For policies whose typed decode this version does not have.
-Status RefuseUnbuiltTypedDecode(const std::string& policy, const KvPolicySpec& spec);
 Status RefuseTypedDecode(const std::string& policy, const KvPolicySpec& spec);
 
 // One phase through all layers.
@@ -56,6 +54,10 @@ LayerPlan HeavyHitterPlan(const KvModelShape& shape, const HeavyHitterBudget& bu
 // Typed decode of a head that was given `plan`: it keeps to its size by scores that go on from the
 // prompt's. One that was left whole grows.
 DecodePlan LowestScoreDecode(const LayerPlan& plan, int32_t kv_head, DecodeScore score);
+
+// How many decoded special tokens and punctuation marks a head of typed decode keeps at most: a
+// twentieth of the prompt, a page at least.
+int32_t TypedPinnedRows(int32_t num_tokens);
 
 // `head` for every KV head, or keep_all where it keeps all `num_slots`.
 LayerPlan SameForAllHeads(const KvModelShape& shape, const HeadPlan& head, int32_t num_slots);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <string>
 
 #include "engine/engine.h"
 #include "engine/kv/slot_scores.h"
@@ -194,12 +195,51 @@ TEST(TypedDecodeTest, TwoThousandTokensStayWithinTheReservationToThePage) {
   }
 }
 
+// Heads that are typed once the prompt has been read: from then on the reservation is theirs, to
+// the page, and far below what growing heads would take.
+TEST(TypedDecodeTest, HeadsTypedByScoresStayWithinTheirReservationForTwoThousandTokens) {
+  for (const char* policy : {"fastgen", "adaptive"}) {
+    SCOPED_TRACE(policy);
+    EngineFixtureOptions options;
+    options.num_pages = 3 * 2 * 200;
+    EngineFixture fixture(options);
+    Request request = MakeRequest(1, 120, 2000);
+    request.kv = testing::MakeKvSpec(policy, policy == std::string("fastgen") ? kPpm : 300'000,
+                                     kPpm, KvDecode::kTyped);
+    request.kv.recovery_ppm = 300'000;
+    fixture.Submit(request);
+    ASSERT_EQ(fixture.outcome(1, 0).num_terminal, 0)
+        << StatusMessage(fixture.outcome(1, 0).last.status);
+    int64_t reserved = -1;
+    int64_t most = 0;
+    while (fixture.engine().HasWork()) {
+      fixture.Step();
+      const EngineStats& stats = fixture.engine().stats();
+      if (stats.running > 0 && !fixture.outcome(1, 0).tokens.empty()) {
+        ASSERT_TRUE(reserved < 0 || stats.pages_reserved == reserved);
+        reserved = stats.pages_reserved;
+        most = std::max(most, stats.pages_used);
+      }
+    }
+    EXPECT_EQ(fixture.outcome(1, 0).tokens.size(), 2000u);
+    // The last token is never fed: each head may lack the page that it was reserved.
+    EXPECT_LE(most, reserved);
+    EXPECT_GE(most, reserved - 3 * 2);
+    // Dense heads of the map, and heads that need all, grow.
+    EXPECT_LT(reserved, 3 * 2 * (2000 / kernels::kPageSize) * 3 / 5);
+  }
+}
+
 TEST(TypedDecodeTest, ChoicesEvictOnTheirOwn) {
-  for (const char* policy : {"h2o", "scissorhands"}) {
+  for (const char* policy : {"h2o", "scissorhands", "fastgen", "adaptive"}) {
     SCOPED_TRACE(policy);
     Request request = MakeRequest(1, 90, 150);
     request.kv.policy = policy;
-    request.kv.retention_tokens = 40;
+    if (policy == std::string("fastgen")) {
+      request.kv.recovery_ppm = 400'000;
+    } else {
+      request.kv.retention_tokens = 40;
+    }
     request.kv.decode = KvDecode::kTyped;
     request.sampling.temperature = 1.0f;
     request.num_choices = 3;
