@@ -13,8 +13,6 @@ using engine::HeadType;
 
 constexpr int64_t kPpm = 1'000'000;
 constexpr int64_t kDomainWeight = 1'000'000'000;
-constexpr int64_t kBorderlineMargin = 10'000;
-constexpr int64_t kBorderlineConfidence = 800'000;
 constexpr size_t kFewestOfALength = 4;
 constexpr double kWeightUnits = 1000.0;
 
@@ -184,6 +182,9 @@ void HeadClassifier::SetRecovery(Classification* result) const {
         head.curve_heavy.push_back({.size = rung.all ? kPpm : rung.heavy_ppm, .mass_ppm = p10[at]});
       } else if (!rung.punctuation && rung.window_ppm == 0) {
         const int64_t window = std::max<int64_t>(rung.window, options_.recent_tokens);
+        if (!head.curve_local.empty() && head.curve_local.back().size >= window) {
+          continue;  // the recent tokens cover this window
+        }
         head.curve_local.push_back({.size = window, .mass_ppm = p10[at]});
       }
     }
@@ -211,11 +212,7 @@ void HeadClassifier::SetConfidence(const std::vector<int32_t>& rungs,
   for (size_t i = 0; i < same.size(); ++i) {
     HeadEntry& head = result->heads[i];
     head.confidence_ppm = options_.num_resamples == 0 ? 0 : same[i] * kPpm / options_.num_resamples;
-    head.margin_ppm =
-        head.recovery[static_cast<size_t>(rungs[i])].p10_ppm - options_.pass.theta_ppm;
-    // A dense head keeps everything: its margin says nothing.
-    head.borderline = (head.type != HeadType::kDense && head.margin_ppm < kBorderlineMargin) ||
-                      head.confidence_ppm < kBorderlineConfidence;
+    SetMargin(head.recovery[static_cast<size_t>(rungs[i])].p10_ppm, options_.pass.theta_ppm, &head);
   }
 }
 

@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kPpm = 1'000'000;
 // Edges of the distance buckets, so that masses of these windows are exact.
 constexpr int32_t kWindows[] = {128, 256, 512, 1024};
+constexpr int64_t kBorderlineMargin = 10'000;
+constexpr int64_t kBorderlineConfidence = 800'000;
 constexpr int64_t kHeavyShares[] = {20'000, 50'000, 100'000, 200'000, 300'000};
 
 // "0.05" of 50,000: the shortest decimal.
@@ -155,6 +157,13 @@ void SetRung(const Rung& rung, const ReferenceLength& reference, int64_t recent_
     head->budget_ppm += reference.num_punctuation * kPpm / reference.num_tokens;
   }
   head->budget_ppm = std::min(head->budget_ppm, kPpm);
+}
+
+void SetMargin(int64_t p10_ppm, int64_t theta_ppm, engine::HeadEntry* head) {
+  head->margin_ppm = p10_ppm - theta_ppm;
+  head->borderline =
+      (head->type != engine::HeadType::kDense && head->margin_ppm < kBorderlineMargin) ||
+      head->confidence_ppm < kBorderlineConfidence;
 }
 
 int32_t CheapestRung(std::span<const uint8_t> passes, std::span<const int64_t> entries,

@@ -33,6 +33,10 @@ struct ReferenceLength {
 void SetRung(const Rung& rung, const ReferenceLength& reference, int64_t recent_tokens,
              engine::HeadEntry* head);
 
+// Sets the margin of the head's rung, and whether that or its confidence makes it borderline. A
+// dense head keeps everything: its margin says nothing.
+void SetMargin(int64_t p10_ppm, int64_t theta_ppm, engine::HeadEntry* head);
+
 // The cheapest of the rungs that pass; the last one always does. Ties in entries go to the earlier
 // rung; a rung that would keep every token of the reference length counts as the last one.
 int32_t CheapestRung(std::span<const uint8_t> passes, std::span<const int64_t> entries,

@@ -20,6 +20,25 @@ std::string Trimmed(const std::string& text) {
              : text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
+StatusOr<ProvenancedText> RenderTurns(const TextFormat& format,
+                                      const std::vector<ChatTurn>& turns) {
+  const models::Tokenizer& tokenizer = format.tokenizer;
+  const auto piece = [&](int32_t id) {
+    return id < 0 ? std::string() : std::string(tokenizer.TokenPiece(id));
+  };
+  models::ChatInput input;
+  std::vector<Value> messages;
+  for (const ChatTurn& turn : turns) {
+    messages.push_back(Value::Dict({{"role", Value::MessageString(turn.role)},
+                                    {"content", Value::MessageString(turn.content)}}));
+  }
+  input.messages = Value::List(std::move(messages));
+  input.add_generation_prompt = turns.back().role != "assistant";
+  input.bos_token = piece(tokenizer.bos_id());
+  input.eos_token = piece(tokenizer.eos_id());
+  return format.chat_template->Render(input, format.clock);
+}
+
 StatusOr<ProvenancedText> Render(const TextFormat& format, const std::string& message) {
   if (format.chat_template == nullptr) {
     ProvenancedText plain;
@@ -27,16 +46,7 @@ StatusOr<ProvenancedText> Render(const TextFormat& format, const std::string& me
     plain.message_ranges.push_back({0, static_cast<int64_t>(message.size())});
     return plain;
   }
-  const models::Tokenizer& tokenizer = format.tokenizer;
-  const auto piece = [&](int32_t id) {
-    return id < 0 ? std::string() : std::string(tokenizer.TokenPiece(id));
-  };
-  models::ChatInput input;
-  input.messages = Value::List({Value::Dict(
-      {{"role", Value::MessageString("user")}, {"content", Value::MessageString(message)}})});
-  input.bos_token = piece(tokenizer.bos_id());
-  input.eos_token = piece(tokenizer.eos_id());
-  return format.chat_template->Render(input, format.clock);
+  return RenderTurns(format, {{.role = "user", .content = message}});
 }
 
 models::Encoding Encode(const TextFormat& format, const ProvenancedText& text) {
@@ -90,6 +100,22 @@ StatusOr<SplitPrompt> EncodePrompt(const TextFormat& format, const std::string& 
     return InvalidArgument("the context or the question of a prompt is empty in tokens");
   }
   return prompt;
+}
+
+StatusOr<std::vector<int32_t>> EncodeConversation(const TextFormat& format,
+                                                  const std::vector<ChatTurn>& turns) {
+  if (format.chat_template == nullptr) {
+    return InvalidArgument("messages: the model has no chat template, wanted text or token_ids");
+  }
+  if (turns.empty()) {
+    return InvalidArgument("messages: got none, wanted at least one");
+  }
+  HEADROOM_ASSIGN_OR_RETURN(const ProvenancedText text, RenderTurns(format, turns));
+  return Encode(format, text).ids;
+}
+
+std::vector<int32_t> EncodePlainText(const TextFormat& format, const std::string& text) {
+  return format.tokenizer.Encode(text, format.tokenizer.add_bos(), /*parse_special=*/false);
 }
 
 std::string AnswerLead(const std::string& question) {

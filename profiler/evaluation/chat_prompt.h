@@ -33,6 +33,19 @@ struct SplitPrompt {
 StatusOr<SplitPrompt> EncodePrompt(const TextFormat& format, const std::string& context,
                                    const std::string& question);
 
+// One turn of a conversation.
+struct ChatTurn {
+  std::string role;
+  std::string content;
+};
+
+// A conversation through the chat template, ready for the assistant's turn unless that is the last
+// one. Errors: no template, or it refuses.
+StatusOr<std::vector<int32_t>> EncodeConversation(const TextFormat& format,
+                                                  const std::vector<ChatTurn>& turns);
+// Text as it is, with BOS where the model wants one.
+std::vector<int32_t> EncodePlainText(const TextFormat& format, const std::string& text);
+
 // The beginning of an answer: "What is the door number for Oslo?" -> "The door number for Oslo is".
 // Empty for questions of another form.
 std::string AnswerLead(const std::string& question);

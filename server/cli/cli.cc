@@ -78,6 +78,7 @@ int Run(std::vector<std::string> arguments) {
       {"tokenize", app.add_subcommand("tokenize", "Text to token ids and back"), {}},
       {"bench engine", bench->add_subcommand("engine", "Prefill and decode speed at depth"), {}},
       {"eval", app.add_subcommand("eval", "Quality under compression against the full cache"), {}},
+      {"profile", app.add_subcommand("profile", "Type every KV head; writes a head map"), {}},
   };
   commands[0].run = AddServeCommand(commands[0].app);
   commands[1].run = AddGenerateCommand(commands[1].app);
@@ -85,6 +86,7 @@ int Run(std::vector<std::string> arguments) {
   commands[3].run = AddTokenizeCommand(commands[3].app);
   commands[4].run = AddBenchEngineCommand(commands[4].app);
   commands[5].run = AddEvalCommand(commands[5].app);
+  commands[6].run = AddProfileCommand(commands[6].app);
 
   auto config_path = TakeConfigPath(&arguments);
   if (!config_path.ok()) {

@@ -17,6 +17,7 @@ CommandRunner AddInspectCommand(CLI::App* command);
 CommandRunner AddTokenizeCommand(CLI::App* command);
 CommandRunner AddBenchEngineCommand(CLI::App* command);
 CommandRunner AddEvalCommand(CLI::App* command);
+CommandRunner AddProfileCommand(CLI::App* command);
 
 // Prints "headroom: error: ..." and returns the exit code that fits the status.
 int ReportError(const Status& status);

@@ -1,0 +1,103 @@
+#include "server/profiling.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/thread_pool.h"
+#include "engine/kv/head_map_binding.h"
+#include "profiler/evaluation/documents.h"
+#include "profiler/profile_prompts.h"
+
+namespace headroom::server {
+namespace {
+
+// Of the prompts, kept apart for validation: one in eight, at most sixteen.
+constexpr int64_t kHeldOutShare = 8;
+constexpr int64_t kMostHeldOut = 16;
+
+StatusOr<profiler::ProfileInput> ReadInputs(const ProfileRequest& request, const Runtime& runtime,
+                                            const profiler::TextFormat* format) {
+  const profiler::PromptLimits limits = {
+      .format = format,
+      .vocab_size = runtime.config().vocab_size,
+      .max_tokens = std::min(request.max_tokens, runtime.max_context())};
+  profiler::ProfileInput input;
+  for (const PromptFile& file : request.files) {
+    const Status read = file.name.ends_with(".txt")
+                            ? profiler::ReadPromptText(file.text, file.name, limits, &input)
+                            : profiler::ReadPromptLines(file.text, file.name, limits, &input);
+    HEADROOM_RETURN_IF_ERROR(read);
+  }
+  if (!request.texts.empty() && format == nullptr) {
+    return InvalidArgument("{} has no tokenizer, it takes prompts of token ids only",
+                           runtime.model_name());
+  }
+  for (size_t i = 0; i < request.texts.size(); ++i) {
+    profiler::AddTextPrompt(request.texts[i], fmt::format("prompt {}", i), limits, &input);
+  }
+  if (input.prompts.empty()) {
+    return InvalidArgument("--prompts: got no prompt with content ({} blank), wanted at least one",
+                           input.num_blank);
+  }
+  profiler::SortAndLimit(request.limit, &input);
+  return input;
+}
+
+profiler::EvalModel ModelOf(Runtime& runtime, const Clock& clock, int32_t max_rows) {
+  return {.model = runtime.transformer(),
+          .backend = runtime.backend(),
+          .policies = runtime.policies(),
+          .clock = clock,
+          .shape = runtime.shape(),
+          .attention_scale = runtime.transformer().attention_scale(),
+          .max_rows = max_rows,
+          .token_classes = runtime.tokenizer() == nullptr
+                               ? nullptr
+                               : engine::ClassifyVocabulary(*runtime.tokenizer())};
+}
+
+// Hashes of the model's files, which the runtime has let go of.
+StatusOr<profiler::ProfileIdentity> Identify(const RuntimeOptions& options) {
+  HEADROOM_ASSIGN_OR_RETURN(const models::LoadedModel loaded, models::LoadModel(options.model));
+  engine::ModelIdentity identity =
+      engine::IdentifyModel(loaded, options.threads > 0 ? options.threads : AvailableCpus());
+  return profiler::ProfileIdentity{.model = std::move(identity.model),
+                                   .tokenizer = std::move(identity.tokenizer)};
+}
+
+}  // namespace
+
+StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clock,
+                                 profiler::EvalObserver& observer) {
+  RuntimeOptions options = request.runtime;
+  options.kv_memory_mib = 64;  // the runtime's own cache only serves its self-test
+  HEADROOM_ASSIGN_OR_RETURN(const auto runtime, Runtime::Create(options, clock));
+  std::optional<profiler::TextFormat> format;
+  if (runtime->tokenizer() != nullptr) {
+    format.emplace(profiler::TextFormat{.tokenizer = *runtime->tokenizer(),
+                                        .chat_template = runtime->chat_template(),
+                                        .clock = clock});
+  }
+  const profiler::TextFormat* text = format.has_value() ? &*format : nullptr;
+  HEADROOM_ASSIGN_OR_RETURN(profiler::ProfileInput input, ReadInputs(request, *runtime, text));
+  std::vector<profiler::ProfilePrompt> held_out;
+  if (request.validate) {
+    const auto count = static_cast<int64_t>(input.prompts.size());
+    held_out = profiler::TakeHeldOut(std::min(count / kHeldOutShare, kMostHeldOut), &input);
+  }
+  profiler::CutToLengths(request.lengths, &input);
+  HEADROOM_ASSIGN_OR_RETURN(const profiler::ProfileIdentity identity, Identify(request.runtime));
+  profiler::ProfileOptions settings = request.options;
+  settings.version = HEADROOM_VERSION;
+  const profiler::EvalModel model = ModelOf(*runtime, clock, options.max_batch_rows);
+  HEADROOM_ASSIGN_OR_RETURN(profiler::ProfileResult result,
+                            profiler::RunProfile(model, runtime->geometry().dtype, input, text,
+                                                 identity, settings, observer));
+  // Validation on `held_out` comes here: it fills spend, tsp and validation of the map.
+  HEADROOM_RETURN_IF_ERROR(engine::ValidateHeadMap(result.map));
+  return ProfileOutcome{.map = std::move(result.map), .notes = std::move(result.notes)};
+}
+
+}  // namespace headroom::server
