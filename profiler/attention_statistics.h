@@ -54,7 +54,6 @@ class AttentionStatistics {
   size_t peak_bytes() const;
 
  private:
-  class Pass;
   AttentionStatistics(PromptReader& reader, StatisticsOptions options);
 
   PromptReader& reader_;

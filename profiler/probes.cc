@@ -3,87 +3,95 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "profiler/rung_sets.h"
 
 namespace headroom::profiler {
 namespace {
 
-constexpr int64_t kMillion = 1'000'000;
-
-// A mean of `count` probabilities, in ppm.
-int32_t MeanPpm(int64_t sum, int64_t count) {
-  const int64_t mean = count == 0 ? 0 : sum / count;
-  return static_cast<int32_t>(std::clamp<int64_t>(
-      (mean * kMillion + kernels::kColumnUnit / 2) / kernels::kColumnUnit, 0, kMillion));
-}
-
-// What one row of a probe is asked: how much of its attention falls on some slots.
+// Rows of a probe, and classes of slots on which their attention is measured.
 struct RowQuestion {
-  int32_t row = 0;
-  std::vector<TokenSpan> slots;
+  TokenSpan rows;
+  std::vector<std::vector<TokenSpan>> classes;  // disjoint, at most kernels::kMaxClasses
 };
 
-// Probabilities of single rows, as integers in units of 2^-40.
+// Attention of single rows on classes of slots, in kernels::kColumnUnit.
 class RowMasses final : public ChunkObserver {
  public:
-  // Rows ascending.
   RowMasses(const PromptReader& reader, std::vector<RowQuestion> questions)
       : backend_(reader.model().backend),
         scale_(reader.model().attention_scale),
         num_query_heads_(reader.num_query_heads()),
-        questions_(std::move(questions)),
-        masses_(static_cast<size_t>(reader.num_layers()) * questions_.size() *
-                static_cast<size_t>(num_query_heads_)) {}
+        questions_(std::move(questions)) {
+    size_t size = 0;  // of a layer
+    for (const RowQuestion& question : questions_) {
+      begins_.push_back(size);
+      size += static_cast<size_t>(question.rows.end - question.rows.begin) *
+              static_cast<size_t>(num_query_heads_) * question.classes.size();
+    }
+    layer_size_ = size;
+    masses_.resize(size * static_cast<size_t>(reader.num_layers()));
+  }
 
   void Observe(const ChunkRows& rows) override {
     for (size_t i = 0; i < questions_.size(); ++i) {
-      const int32_t row = questions_[i].row - rows.row_begin;
-      if (row >= 0 && row < rows.num_rows) {
-        AddRow(rows, row, i);
+      const int32_t begin = std::max(questions_[i].rows.begin, rows.row_begin);
+      const int32_t end = std::min(questions_[i].rows.end, rows.row_begin + rows.num_rows);
+      if (begin < end) {
+        MeasureRows(rows, begin, end, i);
       }
     }
   }
 
-  // Of all the slots asked for, [num_query_heads].
-  const int64_t* at(int32_t layer, size_t question) const {
-    return masses_.data() + (static_cast<size_t>(layer) * questions_.size() + question) *
-                                static_cast<size_t>(num_query_heads_);
+  int64_t at(int32_t layer, size_t question, int32_t row, size_t query_head, size_t kind) const {
+    return masses_[Index(layer, question, row) + query_head * questions_[question].classes.size() +
+                   kind];
   }
 
  private:
-  void AddRow(const ChunkRows& rows, int32_t row, size_t index) {
+  size_t Index(int32_t layer, size_t question, int32_t row) const {
+    const RowQuestion& asked = questions_[question];
+    return static_cast<size_t>(layer) * layer_size_ + begins_[question] +
+           static_cast<size_t>(row - asked.rows.begin) * static_cast<size_t>(num_query_heads_) *
+               asked.classes.size();
+  }
+
+  void MeasureRows(const ChunkRows& rows, int32_t begin, int32_t end, size_t question) {
+    const RowQuestion& asked = questions_[question];
     const auto num_slots = static_cast<size_t>(rows.row_begin + rows.num_rows);
-    sums_.assign(static_cast<size_t>(num_query_heads_) * num_slots, 0);
-    std::vector<int64_t*> targets;
-    for (int32_t head = 0; head < num_query_heads_; ++head) {
-      targets.push_back(sums_.data() + static_cast<size_t>(head) * num_slots);
-    }
-    const std::vector<int32_t> visible(static_cast<size_t>(rows.arena.geometry.num_kv_heads),
-                                       rows.row_begin + row + 1);
-    backend_.ColumnScores({.queries = rows.queries + row * rows.stride,
-                           .query_stride = rows.stride,
-                           .num_rows = 1,
-                           .visible = visible.data(),
-                           .scale = scale_,
-                           .arena = rows.arena,
-                           .heads = rows.heads,
-                           .per_query_head = true,
-                           .sums = targets});
-    int64_t* masses = const_cast<int64_t*>(at(rows.layer, index));
-    for (int32_t head = 0; head < num_query_heads_; ++head) {
-      for (const TokenSpan& span : questions_[index].slots) {
+    classes_.assign(num_slots, kernels::kMaxClasses);
+    for (size_t kind = 0; kind < asked.classes.size(); ++kind) {
+      for (const TokenSpan& span : asked.classes[kind]) {
         for (int32_t slot = span.begin; slot < span.end; ++slot) {
-          masses[head] += targets[static_cast<size_t>(head)][slot];
+          classes_[static_cast<size_t>(slot)] = static_cast<uint8_t>(kind);
         }
       }
     }
+    const auto num_kv_heads = static_cast<size_t>(rows.arena.geometry.num_kv_heads);
+    const std::vector<const uint8_t*> lists(num_kv_heads, classes_.data());
+    std::vector<int32_t> visible;
+    for (int32_t row = begin; row < end; ++row) {
+      visible.insert(visible.end(), num_kv_heads, row + 1);
+    }
+    backend_.ClassMasses({.queries = rows.queries + (begin - rows.row_begin) * rows.stride,
+                          .query_stride = rows.stride,
+                          .num_rows = end - begin,
+                          .visible = visible.data(),
+                          .scale = scale_,
+                          .arena = rows.arena,
+                          .heads = rows.heads,
+                          .num_classes = static_cast<int32_t>(asked.classes.size()),
+                          .classes = lists,
+                          .masses = masses_.data() + Index(rows.layer, question, begin)});
   }
 
   kernels::Backend& backend_;
   const float scale_;
   const int32_t num_query_heads_;
   const std::vector<RowQuestion> questions_;
-  std::vector<int64_t> masses_;  // [layers, questions, query heads]
-  std::vector<int64_t> sums_;    // [query heads, slots]
+  std::vector<size_t> begins_;  // of each question in a layer's masses
+  size_t layer_size_ = 0;
+  std::vector<int64_t> masses_;   // [layers][questions][rows, query heads, classes]
+  std::vector<uint8_t> classes_;  // [slots]
 };
 
 ProbeRecord EmptyRecord(const PromptReader& reader, const ProbePrompt& prompt) {
@@ -96,14 +104,29 @@ ProbeRecord EmptyRecord(const PromptReader& reader, const ProbePrompt& prompt) {
   return record;
 }
 
+// The score of one question for a query head.
+int64_t NeedleScore(const RowMasses& masses, const ProbeQuestion& question, int32_t layer,
+                    size_t query_head, size_t index) {
+  int64_t into = 0;
+  for (int32_t row = question.asking.begin; row < question.asking.end; ++row) {
+    into = std::max(into, masses.at(layer, index, row, query_head, 0));
+  }
+  int64_t copied = 0;
+  for (const ProbeCopy& copy : question.copies) {
+    copied += masses.at(layer, ++index, copy.row, query_head, 0);
+  }
+  const auto num_copies = static_cast<int64_t>(question.copies.size());
+  return std::max(into, num_copies == 0 ? 0 : copied / num_copies);
+}
+
 ProbeRecord MeasureNeedles(PromptReader& reader, const ProbePrompt& prompt) {
   std::vector<RowQuestion> asked;
+  std::vector<size_t> begins;  // of each question in `asked`
   for (const ProbeQuestion& question : prompt.questions) {
-    for (int32_t row = question.asking.begin; row < question.asking.end; ++row) {
-      asked.push_back({row, question.needles});
-    }
+    begins.push_back(asked.size());
+    asked.push_back({question.asking, {question.needles}});
     for (const ProbeCopy& copy : question.copies) {
-      asked.push_back({copy.row, {{copy.source, copy.source + 1}}});
+      asked.push_back({{copy.row, copy.row + 1}, {{{copy.source, copy.source + 1}}}});
     }
   }
   RowMasses masses(reader, asked);
@@ -111,22 +134,12 @@ ProbeRecord MeasureNeedles(PromptReader& reader, const ProbePrompt& prompt) {
   ProbeRecord record = EmptyRecord(reader, prompt);
   const auto num_heads = static_cast<size_t>(reader.num_query_heads());
   for (size_t i = 0; i < record.copy_ppm.size(); ++i) {
-    const auto layer = static_cast<int32_t>(i / num_heads);
-    size_t index = 0;
     int64_t score = 0;
-    for (const ProbeQuestion& question : prompt.questions) {
-      int64_t into = 0;
-      for (int32_t row = question.asking.begin; row < question.asking.end; ++row) {
-        into = std::max(into, masses.at(layer, index++)[i % num_heads]);
-      }
-      int64_t copied = 0;
-      for (size_t copy = 0; copy < question.copies.size(); ++copy) {
-        copied += masses.at(layer, index++)[i % num_heads];
-      }
-      const auto num_copies = static_cast<int64_t>(question.copies.size());
-      score += std::max(into, num_copies == 0 ? 0 : copied / num_copies);
+    for (size_t q = 0; q < prompt.questions.size(); ++q) {
+      score += NeedleScore(masses, prompt.questions[q], static_cast<int32_t>(i / num_heads),
+                           i % num_heads, begins[q]);
     }
-    record.copy_ppm[i] = MeanPpm(score, static_cast<int64_t>(prompt.questions.size()));
+    record.copy_ppm[i] = MeanMassPpm(score, static_cast<int64_t>(prompt.questions.size()));
   }
   return record;
 }
@@ -138,16 +151,15 @@ ProbeRecord MeasureInduction(PromptReader& reader, const ProbePrompt& prompt) {
   const int32_t block = prompt.block_tokens;
   const auto num_tokens = static_cast<int32_t>(prompt.ids.size());
   const int32_t step = std::max(block / kInductionRows, 1);
-  std::vector<RowQuestion> asked;  // echo and induction of each row
+  std::vector<RowQuestion> asked;
   for (int32_t row = num_tokens - block; row < num_tokens; row += step) {
-    RowQuestion echo = {row, {}};
-    RowQuestion induction = {row, {}};
+    std::vector<TokenSpan> echo;
+    std::vector<TokenSpan> induction;
     for (int32_t slot = row - block; slot >= prompt.block_begin; slot -= block) {
-      echo.slots.push_back({slot, slot + 1});
-      induction.slots.push_back({slot + 1, slot + 2});
+      echo.push_back({slot, slot + 1});
+      induction.push_back({slot + 1, slot + 2});
     }
-    asked.push_back(std::move(echo));
-    asked.push_back(std::move(induction));
+    asked.push_back({{row, row + 1}, {std::move(echo), std::move(induction)}});
   }
   RowMasses masses(reader, asked);
   reader.Read(prompt.ids, masses);
@@ -157,12 +169,12 @@ ProbeRecord MeasureInduction(PromptReader& reader, const ProbePrompt& prompt) {
     const auto layer = static_cast<int32_t>(i / num_heads);
     int64_t echo = 0;
     int64_t induction = 0;
-    for (size_t row = 0; row < asked.size(); row += 2) {
-      echo += masses.at(layer, row)[i % num_heads];
-      induction += masses.at(layer, row + 1)[i % num_heads];
+    for (size_t q = 0; q < asked.size(); ++q) {
+      echo += masses.at(layer, q, asked[q].rows.begin, i % num_heads, 0);
+      induction += masses.at(layer, q, asked[q].rows.begin, i % num_heads, 1);
     }
-    record.copy_ppm[i] = MeanPpm(echo, static_cast<int64_t>(asked.size() / 2));
-    record.induction_ppm[i] = MeanPpm(induction, static_cast<int64_t>(asked.size() / 2));
+    record.copy_ppm[i] = MeanMassPpm(echo, static_cast<int64_t>(asked.size()));
+    record.induction_ppm[i] = MeanMassPpm(induction, static_cast<int64_t>(asked.size()));
   }
   return record;
 }

@@ -7,15 +7,12 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/cpu/cpu_backend.h"
-#include "models/loaded_model.h"
 #include "profiler/evaluation/needle_generator.h"
-#include "tests/support/kv_fixture.h"
+#include "tests/unit/profiler/profiled_model.h"
 
 namespace headroom::profiler {
 namespace {
 
-using headroom::testing::KvFixture;
 using headroom::testing::TickingClock;
 
 std::string Haystack(size_t size) {
@@ -25,46 +22,6 @@ std::string Haystack(size_t size) {
   }
   return text;
 }
-
-// A builtin model on the cpu backend.
-class ProbeModel {
- public:
-  ProbeModel(const std::string& name, int num_threads, int32_t max_rows)
-      : fixture_(Load(name), Options(max_rows),
-                 *kernels::CreateCpuBackend({.num_threads = num_threads})),
-        max_rows_(max_rows) {}
-
-  std::unique_ptr<PromptReader> MakeReader(int32_t max_tokens) {
-    const EvalModel model = {.model = fixture_.model(),
-                             .backend = fixture_.backend(),
-                             .policies = fixture_.policies(),
-                             .clock = clock_,
-                             .shape = fixture_.shape(),
-                             .attention_scale = fixture_.model().attention_scale(),
-                             .max_rows = max_rows_,
-                             .token_classes = nullptr};
-    auto reader = PromptReader::Create(model, kernels::KvDType::kBF16, max_tokens);
-    EXPECT_TRUE(reader.ok());
-    return std::move(reader).value();
-  }
-  const models::LoadedModel& loaded() const { return fixture_.loaded(); }
-
- private:
-  static headroom::testing::KvFixtureOptions Options(int32_t max_rows) {
-    headroom::testing::KvFixtureOptions options;
-    options.max_rows = max_rows;
-    return options;
-  }
-  static models::LoadedModel Load(const std::string& name) {
-    auto model = models::LoadModel(name);
-    EXPECT_TRUE(model.ok()) << StatusMessage(model.status());
-    return std::move(model).value();
-  }
-
-  TickingClock clock_;
-  KvFixture fixture_;
-  const int32_t max_rows_;
-};
 
 std::vector<NeedlePrompt> IdNeedles(const std::string& task, int32_t count) {
   auto prompts = MakeIdNeedles(task, Haystack(5000), {.length = 256, .count = count}, 512);
@@ -132,7 +89,7 @@ std::vector<double> HeadScores(PromptReader& reader, const std::vector<ProbeProm
 // every other head at .08 or less (.1 and below for two hops, where fewer prompts were read).
 TEST(ProbeTest, FindsTheRetrievalHeadsOfTheNeedleModels) {
   for (const std::string task : {"1hop", "2hop"}) {
-    ProbeModel model("builtin:needle-" + task, 1, 512);
+    ProfiledModel model("builtin:needle-" + task, 1, 512);
     const auto reader = model.MakeReader(512);
     std::vector<ProbePrompt> probes;
     for (const NeedlePrompt& prompt : IdNeedles(task, 8)) {
@@ -150,8 +107,8 @@ TEST(ProbeTest, FindsTheRetrievalHeadsOfTheNeedleModels) {
 TEST(ProbeTest, RecordsDependNeitherOnChunksNorOnThreads) {
   const ProbePrompt probe = *MakeIdProbe(IdNeedles("1hop", 1)[0]);
   const ProbePrompt blocks = MakeBlockProbes(nullptr, 512, 4, {.length = 200, .count = 1})[0];
-  ProbeModel whole("builtin:needle-1hop", 1, 512);
-  ProbeModel pieces("builtin:needle-1hop", 3, 37);
+  ProfiledModel whole("builtin:needle-1hop", 1, 512);
+  ProfiledModel pieces("builtin:needle-1hop", 3, 37);
   for (const ProbePrompt& each : {probe, blocks}) {
     const ProbeRecord a = MeasureProbe(*whole.MakeReader(512), each);
     const ProbeRecord b = MeasureProbe(*pieces.MakeReader(512), each);
@@ -188,7 +145,7 @@ class TextProbeTest : public ::testing::Test {
   const models::Tokenizer& tokenizer() const { return *model_.loaded().tokenizer; }
 
   TickingClock clock_;
-  ProbeModel model_;
+  ProfiledModel model_;
   std::vector<std::vector<int32_t>> fillers_;
 };
 
