@@ -61,6 +61,12 @@ std::vector<PolicyCase> MakePolicyCases() {
   spec.options.dense_share_ppm = 700'000;
   spec.options.local_share_ppm = 500'000;
   cases.push_back({"adaptive, layer by layer", spec});
+  spec = MakeKvSpec("adaptive", 500'000, 700'000);
+  spec.mode = engine::KvMode::kBoth;
+  cases.push_back({"adaptive, no more than needed", spec});
+  spec.mode = engine::KvMode::kRecovery;
+  spec.retention_ppm = spec.tsp_ppm = 1'000'000;
+  cases.push_back({"adaptive by need", spec});
   spec = Retention("pyramidinfer", 300'000);
   spec.options.flat = true;
   cases.push_back({"pyramidinfer, flat", spec});

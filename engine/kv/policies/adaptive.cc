@@ -4,8 +4,9 @@
 // punct heads get quotas that do not depend on rho. The rest is elastic: dense heads are filled in
 // order of their probe score up to the plan's dense share, and within a layer the best pairs of
 // head and slot, by weight times window score, get what the layer was given (adaptive_plan.h).
-// Kept sets nest in rho at fixed tau. TSP as in fastkv, but it also protects what later heads are
-// there for: special tokens, windows, punctuation.
+// Kept sets nest in rho at fixed tau. Under mode recovery every head gets what its type needs at
+// the map's theta instead, under both no more than that. TSP as in fastkv, but it also protects
+// what later heads are there for: special tokens, windows, punctuation.
 #include <algorithm>
 #include <utility>
 
@@ -78,9 +79,11 @@ class AdaptivePolicy final : public KvPolicy {
 
   Status Validate(const KvPolicySpec& spec) const override {
     HEADROOM_RETURN_IF_ERROR(ValidateRanges(spec));
-    if (spec.mode != KvMode::kBudget) {
+    if (spec.mode != KvMode::kBudget && spec.recovery_ppm != map_->profile.theta_ppm) {
       return InvalidArgument(
-          "kv_mode: policy adaptive of this version has mode budget alone; got another");
+          "kv_recovery: got {}; budgets of the head map are for {}, derive a map for another "
+          "target",
+          PpmText(spec.recovery_ppm), PpmText(map_->profile.theta_ppm));
     }
     if (spec.head_check) {
       return InvalidArgument(
@@ -103,10 +106,14 @@ class AdaptivePolicy final : public KvPolicy {
 
   std::vector<std::string> OptionNames() const override { return {"dense_share", "local_share"}; }
 
+  bool LeavesWhole(const KvPolicySpec& spec, const PromptInfo& prompt) const override {
+    return spec.mode == KvMode::kBudget ? RetentionIsShort(spec, prompt.num_tokens)
+                                        : prompt.num_tokens < spec.min_prompt;
+  }
+
   ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
                    const PromptInfo& prompt) const override {
-    const bool scores =
-        RetentionApplies(spec, prompt.num_tokens) || TspApplies(spec, prompt.num_tokens);
+    const bool scores = Drops(spec, prompt.num_tokens) || TspApplies(spec, prompt.num_tokens);
     return WindowNeeds(scores ? WindowRows(spec, prompt) : 0);
   }
 
@@ -141,7 +148,7 @@ class AdaptivePolicy final : public KvPolicy {
                                     const PromptInfo& prompt,
                                     const std::vector<int32_t>& layer_slots) const override {
     std::vector<LayerPlan> plans(static_cast<size_t>(shape.num_layers));
-    if (!RetentionApplies(spec, prompt.num_tokens)) {
+    if (!Drops(spec, prompt.num_tokens)) {
       return plans;
     }
     const PromptTokens tokens = TokensOf(spec, prompt);
@@ -154,12 +161,14 @@ class AdaptivePolicy final : public KvPolicy {
         const HeadEntry& entry = map_->head(layer, head);
         quotas.push_back(QuotaOf(entry, tokens, layer_slots[static_cast<size_t>(layer)],
                                  selected ? &selection : nullptr));
-        heads.push_back(Describe(entry, quotas.back(), layer,
-                                 layer_slots[static_cast<size_t>(layer)] - tokens.num_mandatory(),
-                                 prompt.num_tokens));
+        heads.push_back(Describe(spec.mode, entry, quotas.back(), layer,
+                                 layer_slots[static_cast<size_t>(layer)], tokens));
       }
     }
-    const AdaptiveSplit split = Split(spec, shape, prompt, tokens, layer_slots, std::move(heads));
+    const AdaptiveSplit split =
+        spec.mode == KvMode::kRecovery
+            ? GiveAll(heads, shape.num_layers)
+            : Split(spec, shape, prompt, tokens, layer_slots, std::move(heads));
     size_t index = 0;
     for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
       LayerPlan& plan = plans[static_cast<size_t>(layer)];
@@ -184,6 +193,12 @@ class AdaptivePolicy final : public KvPolicy {
   }
 
  private:
+  // Whether entries may go. Budgets of the map bind at any retention.
+  static bool Drops(const KvPolicySpec& spec, int32_t num_tokens) {
+    return spec.mode == KvMode::kBudget ? RetentionApplies(spec, num_tokens)
+                                        : num_tokens >= spec.min_prompt;
+  }
+
   // Windows and punctuation of a fixed head, outside the mandatory tokens.
   struct HeadQuota {
     int32_t newest = 0;
@@ -224,8 +239,10 @@ class AdaptivePolicy final : public KvPolicy {
     return quota;
   }
 
-  AdaptiveHead Describe(const HeadEntry& entry, const HeadQuota& quota, int32_t layer, int64_t room,
-                        int32_t num_tokens) const {
+  AdaptiveHead Describe(KvMode mode, const HeadEntry& entry, const HeadQuota& quota, int32_t layer,
+                        int64_t num_slots, const PromptTokens& tokens) const {
+    const int64_t room = num_slots - tokens.num_mandatory();
+    const int32_t num_tokens = tokens.num_tokens();
     const HeadType type = SpentType(entry);
     AdaptiveHead head;
     head.layer = layer;
@@ -236,6 +253,13 @@ class AdaptivePolicy final : public KvPolicy {
     head.quota = head.elastic ? 0 : int64_t{quota.newest} + quota.punctuation;
     head.probe_ppm = entry.probe_ppm();
     head.demand = RungBudget(entry, num_tokens);
+    if (mode != KvMode::kBudget && !head.dense) {
+      // No more than the type needs at theta; the mandatory tokens count among a budget.
+      const int64_t mandatory = num_slots - room;
+      const int64_t need =
+          head.elastic ? std::max<int64_t>(0, head.demand - mandatory) : head.quota;
+      head.room = std::max(head.floor, std::min(room, need));
+    }
     return head;
   }
 
@@ -249,6 +273,17 @@ class AdaptivePolicy final : public KvPolicy {
       pool += shape.num_kv_heads * (std::min(entries, slots) - tokens.num_mandatory());
     }
     return pool;
+  }
+
+  // Every head gets what its type needs, by its own scores.
+  static AdaptiveSplit GiveAll(const std::vector<AdaptiveHead>& heads, int32_t num_layers) {
+    AdaptiveSplit split;
+    for (const AdaptiveHead& head : heads) {
+      split.quota.push_back(head.elastic ? 0 : head.quota);
+      split.own.push_back(head.elastic ? head.room : 0);
+    }
+    split.contested.assign(static_cast<size_t>(num_layers), 0);
+    return split;
   }
 
   AdaptiveSplit Split(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,

@@ -421,6 +421,69 @@ TEST(AdaptivePolicyTest, RefusesAMapOfAnotherShapeAndSettingsOutOfRange) {
             "kv_options.local_share (ppm): got 500001, wanted 0 to 500000");
 }
 
+TEST(AdaptivePolicyTest, ModeRecoveryGivesEveryHeadTheBudgetOfItsTypeWhateverTheRetention) {
+  HeadMap map = MakeTestMap(6, 3, 1);
+  const PromptInfo prompt = MakePrompt(kTokens, 6);
+  const PromptTokens tokens(prompt, 2, 6);
+  const Scores scores(7, kTokens);
+  KvPolicySpec spec = MakeKvSpec("adaptive", kPpm, kPpm);
+  spec.mode = KvMode::kRecovery;
+  const Prefilled all = RunPolicy(*MakePolicy(map), spec, prompt, scores);
+  spec.retention_ppm = 50'000;
+  const Prefilled again = RunPolicy(*MakePolicy(map), spec, prompt, scores);
+  EXPECT_EQ(all.kept, again.kept);
+  int64_t heavy = 0;
+  for (int32_t layer = 0; layer < 6; ++layer) {
+    for (int32_t head = 0; head < 3; ++head) {
+      const HeadEntry& entry = map.head(layer, head);
+      const auto kept = static_cast<int64_t>(
+          all.kept[static_cast<size_t>(layer)][static_cast<size_t>(head)].size());
+      const bool sure = entry.confidence_ppm >= 800'000 && !entry.borderline;
+      if (entry.type == HeadType::kDense) {
+        EXPECT_EQ(kept, kTokens);
+      } else if (entry.type == HeadType::kHeavy || !sure) {
+        const int64_t budget = entry.budget_tokens + entry.budget_ppm * kTokens / kPpm;
+        EXPECT_EQ(kept,
+                  std::max<int64_t>(budget, tokens.num_mandatory() + kShortSettings.floor_entries));
+        ++heavy;
+      } else if (entry.type == HeadType::kSpecial) {
+        EXPECT_EQ(kept, tokens.num_mandatory());
+      } else {
+        EXPECT_GT(kept, tokens.num_mandatory());
+      }
+    }
+  }
+  EXPECT_GT(heavy, 2);
+}
+
+TEST(AdaptivePolicyTest, ModeBothTakesTheSmallerAndNests) {
+  const std::unique_ptr<KvPolicy> policy = MakePolicy(MakeTestMap(6, 3, 1));
+  const PromptInfo prompt = MakePrompt(kTokens, 6);
+  const Scores scores(7, kTokens);
+  KvPolicySpec spec = MakeKvSpec("adaptive", kPpm, kPpm);
+  spec.mode = KvMode::kRecovery;
+  const int64_t needed = NumEntries(RunPolicy(*policy, spec, prompt, scores).kept);
+  KeptSets last;
+  for (int64_t rho = 200'000; rho <= kPpm; rho += 10'000) {
+    spec.mode = KvMode::kBudget;
+    spec.retention_ppm = rho;
+    const int64_t budget = NumEntries(RunPolicy(*policy, spec, prompt, scores).kept);
+    spec.mode = KvMode::kBoth;
+    const KeptSets kept = RunPolicy(*policy, spec, prompt, scores).kept;
+    EXPECT_EQ(NumEntries(kept), std::min(budget, needed)) << rho;
+    for (size_t layer = 0; layer < last.size(); ++layer) {
+      for (size_t head = 0; head < last[layer].size(); ++head) {
+        ASSERT_TRUE(IsSubset(last[layer][head], kept[layer][head])) << rho;
+      }
+    }
+    last = kept;
+  }
+  spec.recovery_ppm = 900'000;
+  EXPECT_EQ(StatusMessage(policy->Validate(spec)),
+            "kv_recovery: got 0.9; budgets of the head map are for 0.95, derive a map for another "
+            "target");
+}
+
 // The rows that go on, written out: classes and windows that later heads are there for.
 TEST(ProtectedRowsTest, AreTheOnesThatLaterHeadsNeed) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
