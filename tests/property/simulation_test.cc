@@ -62,17 +62,18 @@ int32_t TspLayerOf(int32_t shape_index) { return shape_index == 0 ? 0 : 1; }
 
 KvPolicySpec DrawSpec(Draws& draws, int32_t num_prompt) {
   KvPolicySpec spec = MakeRequest(0, 1, 1).kv;
-  spec.policy =
-      std::string(draws.Pick({"full", "streaming", "h2o", "scissorhands", "snapkv", "adakv",
-                              "adakv", "pyramidinfer", "pyramidinfer", "gemfilter", "gemfilter",
-                              "fastkv", "fastkv", "fastgen", "random", "ragged", "ragged"}));
+  spec.policy = std::string(
+      draws.Pick({"full", "streaming", "h2o", "scissorhands", "snapkv", "adakv", "adakv",
+                  "pyramidinfer", "pyramidinfer", "gemfilter", "gemfilter", "fastkv", "fastkv",
+                  "fastgen", "random", "ragged", "ragged", "adaptive", "adaptive"}));
   spec.window = draws.Between(1, 9);
   spec.window_raw = draws.Percent(30);
   spec.sink_tokens = draws.Between(0, 5);
   spec.pool = draws.Percent(50) ? kernels::PoolKind::kMax : kernels::PoolKind::kAvg;
   spec.pool_width = draws.Pick({1, 3, 7});
   spec.min_prompt = draws.Percent(20) ? num_prompt + draws.Between(-1, 1) : 0;
-  const bool selects = spec.policy == "full" || spec.policy == "fastkv" || spec.policy == "ragged";
+  const bool selects = spec.policy == "full" || spec.policy == "fastkv" ||
+                       spec.policy == "ragged" || spec.policy == "adaptive";
   if (spec.policy != "full" && spec.policy != "ragged" && spec.policy != "fastgen") {
     spec.retention_ppm = draws.Between(10'000, 1'000'000);
     if (draws.Percent(20)) {
@@ -90,7 +91,13 @@ KvPolicySpec DrawSpec(Draws& draws, int32_t num_prompt) {
   if (selects && draws.Percent(60)) {
     spec.tsp_ppm = draws.Between(10'000, 1'000'000);
   }
-  if (spec.policy == "streaming") {
+  if (spec.policy == "adaptive") {
+    spec.scope = draws.Percent(50) ? KvScope::kModel : KvScope::kLayer;
+    spec.mode = draws.Pick({KvMode::kBudget, KvMode::kBudget, KvMode::kRecovery, KvMode::kBoth});
+    spec.recovery_ppm = 950'000;  // the map's
+  }
+  const bool typed_by_scores = spec.policy == "adaptive" || spec.policy == "fastgen";
+  if (spec.policy == "streaming" || (typed_by_scores && draws.Percent(50))) {
     spec.decode = KvDecode::kTyped;
   }
   return spec;
