@@ -115,8 +115,9 @@ struct KvReceipt {
   int64_t entries_full = 0;
   int64_t bytes = 0;  // entries * 2 * head_dim * element size
   int64_t bytes_full = 0;
-  int64_t pages = 0;         // page count after prefill, rounding included
-  double compress_ms = 0.0;  // scoring, selection and compaction
+  int64_t pages = 0;            // page count after prefill, rounding included
+  int32_t escalated_heads = 0;  // that kv_head_check gave more; `head_check` among the reasons
+  double compress_ms = 0.0;     // scoring, selection and compaction
 };
 
 }  // namespace headroom::engine

@@ -148,7 +148,8 @@ int32_t KvCache::OpenSource(std::span<const KvPolicySpec> specs, const PromptInf
     const KvPolicy* policy = impl_->policies.Find(spec.policy);
     HEADROOM_CHECK(policy != nullptr);
     const ScoreNeeds needs = policy->Needs(spec, impl_->shape, prompt);
-    kept.window_rows = std::max(kept.window_rows, std::min(needs.window_rows, prompt.num_tokens));
+    kept.window_rows = std::max(kept.window_rows,
+                                std::min(needs.window_rows + needs.check_rows, prompt.num_tokens));
     for (const ColumnNeeds& columns : needs.columns) {
       if (std::find(kept.columns.begin(), kept.columns.end(), columns) == kept.columns.end()) {
         kept.columns.push_back(columns);
@@ -165,9 +166,10 @@ Status KvCache::Impl::CheckSource(const KvSequence& source, const KvSequence& wa
         "policy {} chooses rows while it reads: its prompt has to be read under it", policy);
   }
   const ScoreNeeds& kept = source.plan.needs;
-  if (wanted.plan.needs.window_rows > kept.window_rows) {
+  const int32_t rows = wanted.CapturedRowsOfPhase();
+  if (rows > kept.window_rows) {
     return InvalidArgument("policy {} scores with {} rows of queries; the source kept {}", policy,
-                           wanted.plan.needs.window_rows, kept.window_rows);
+                           rows, kept.window_rows);
   }
   for (const ColumnNeeds& columns : wanted.plan.needs.columns) {
     if (!source.SumsFromWindow(columns) &&
@@ -421,7 +423,7 @@ void KvCache::CaptureQueries(const RowSegment& segment, int32_t layer, const int
   if (!sequence.NeedsWindow(layer)) {
     return;
   }
-  const int32_t window_rows = sequence.WindowRowsOfPhase();
+  const int32_t window_rows = sequence.CapturedRowsOfPhase();
   const int32_t first = sequence.plan.phase_rows[static_cast<size_t>(sequence.phase)] - window_rows;
   const int32_t begin = sequence.RowIndex(positions[0]);
   const int32_t skipped = std::max(0, first - begin);

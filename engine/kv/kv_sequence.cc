@@ -89,6 +89,11 @@ int32_t KvSequence::WindowRowsOfPhase() const {
   return std::min(plan.needs.window_rows, plan.phase_rows[static_cast<size_t>(phase)]);
 }
 
+int32_t KvSequence::CapturedRowsOfPhase() const {
+  return std::min(plan.needs.window_rows + plan.needs.check_rows,
+                  plan.phase_rows[static_cast<size_t>(phase)]);
+}
+
 std::unique_ptr<KvSequence> ForkSequence(const KvSequence& source, PagePool& pool) {
   HEADROOM_CHECK(source.decoding());
   auto fork = std::make_unique<KvSequence>();

@@ -110,6 +110,8 @@ struct KvSequence {
   int32_t RowIndex(int32_t position) const;
   // Rows of queries that scoring reads in the current phase.
   int32_t WindowRowsOfPhase() const;
+  // Rows of queries that are kept for it: those that test heads stand in front.
+  int32_t CapturedRowsOfPhase() const;
 };
 
 // A sequence that goes on from where `source`, which decodes, stands; it shares every page.

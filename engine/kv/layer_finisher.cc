@@ -122,6 +122,7 @@ void LayerFinisher::SelectSlots(const KvSequence& sequence, int32_t layer, bool 
                                 std::vector<std::vector<int32_t>>& kept) {
   const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
   rungs_.clear();
+  escalated_.clear();
   if (plan.keep_all) {
     return;
   }
@@ -148,6 +149,80 @@ void LayerFinisher::ClimbLadders(const KvSequence& sequence, int32_t layer,
   }
   for (size_t head = 0; head < heads.size(); ++head) {
     rungs_.push_back(ladders_.Select(heads[head], input, static_cast<int32_t>(head), kept[head]));
+  }
+}
+
+bool LayerFinisher::FindsTooLittle(const KvSequence& sequence, const ColumnSums& sums,
+                                   const HeadPlan& plan, int32_t kv_head,
+                                   const std::vector<int32_t>& kept, int32_t num_rows) const {
+  const auto num_slots = static_cast<size_t>(sums.num_slots);
+  const int32_t group = sums.num_heads / sequence.num_kv_heads;
+  // Doubles hold these products to one part in 2^53, far below what f32 leaves of a mass.
+  const double wanted = static_cast<double>(plan.check_target_ppm) / static_cast<double>(kPpm) *
+                        static_cast<double>(num_rows) * static_cast<double>(kernels::kColumnUnit);
+  for (int32_t g = 0; g < group; ++g) {
+    const size_t begin = static_cast<size_t>(kv_head * group + g) * num_slots;
+    int64_t units = 0;
+    auto next = kept.begin();
+    for (size_t slot = 0; slot < num_slots; ++slot) {
+      const bool is_kept = next != kept.end() && static_cast<size_t>(*next) == slot;
+      next += is_kept ? 1 : 0;
+      units += is_kept ? sums.sums[begin + slot] : sums.near[begin + slot];
+    }
+    if (static_cast<double>(units) < wanted) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void LayerFinisher::CheckHeads(const KvSequence& source, KvSequence& sequence, int32_t layer,
+                               std::vector<std::vector<int32_t>>& kept) {
+  const LayerPlan& plan = sequence.plan.layers[static_cast<size_t>(layer)];
+  const int32_t window_rows = sequence.WindowRowsOfPhase();
+  const int32_t num_rows = sequence.CapturedRowsOfPhase() - window_rows;
+  if (num_rows == 0 || std::none_of(plan.heads.begin(), plan.heads.end(), [](const HeadPlan& head) {
+        return head.check_target_ppm > 0;
+      })) {
+    return;
+  }
+  const int32_t num_slots = scores_.num_columns + window_rows;
+  const QueryWindow& window = source.windows[static_cast<size_t>(layer)];
+  check_sums_ = {};
+  AddColumnSums(backend_, arena_, attention_scale_, views_,
+                {.last_rows = window_rows + num_rows,
+                 .per_query_head = true,
+                 .near_slots = sequence.plan.needs.check_near},
+                num_slots,
+                {.queries = window.last(window_rows + num_rows),
+                 .stride = window.width(),
+                 .row_begin = num_slots - window_rows - num_rows,
+                 .num_rows = num_rows},
+                check_sums_);
+  const std::span<const TokenClass> classes = SlotClasses(sequence, layer);
+  escalated_.assign(plan.heads.size(), 0);
+  std::vector<int32_t> planned;
+  for (int32_t index = 0; index < sequence.num_kv_heads; ++index) {
+    const auto head = static_cast<size_t>(index);
+    const HeadPlan& of = plan.heads[head];
+    if (of.check_target_ppm == 0) {
+      continue;
+    }
+    // What a fixed head got beside its quotas depends on the budget: it is not looked at.
+    executor_.SelectAlone(of, num_slots, of.competes ? of.safe_entries : 0, &scores_, classes,
+                          index, planned);
+    if (!FindsTooLittle(sequence, check_sums_, of, index, planned, num_rows)) {
+      continue;
+    }
+    escalated_[head] = 1;
+    ++sequence.receipt.escalated_heads;
+    executor_.SelectAlone(of, num_slots, of.competes ? num_slots : of.escalated_entries, &scores_,
+                          classes, index, kept[head]);
+  }
+  std::vector<std::string>& reasons = sequence.receipt.reasons;
+  if (sequence.receipt.escalated_heads > 0 &&
+      std::find(reasons.begin(), reasons.end(), "head_check") == reasons.end()) {
+    reasons.emplace_back("head_check");
   }
 }
 
@@ -185,6 +260,9 @@ void LayerFinisher::FinishLayer(KvSequence& sequence, int32_t layer) {
 void LayerFinisher::FinishFrom(const KvSequence& source, KvSequence& sequence, int32_t layer) {
   const bool scored = Score(source, sequence, layer);
   SelectSlots(sequence, layer, scored, kept_);
+  if (scored) {
+    CheckHeads(source, sequence, layer, kept_);
+  }
   StartTyped(sequence, layer, kept_);
   StartScores(sequence, layer, scored, kept_);
   Compact(sequence, layer, kept_);
@@ -204,6 +282,9 @@ void LayerFinisher::StartTyped(KvSequence& sequence, int32_t layer,
     if (!rungs_.empty()) {
       const auto rung = static_cast<size_t>(rungs_[head]);
       typed = rung < of.rungs.size() ? of.rungs[rung].typed : TypedDecode();
+    }
+    if (!escalated_.empty() && escalated_[head] != 0 && typed.kind != DecodeKind::kGrow) {
+      typed.kind = of.competes ? DecodeKind::kGrow : DecodeKind::kLowestScore;
     }
     if (typed.kind == DecodeKind::kGrow) {
       continue;
@@ -290,6 +371,9 @@ void LayerFinisher::FinishTail(KvSequence& sequence, int32_t layer) {
     ReplaySlots(sequence, layer, sequence.tsp_layer_kept);
   } else {
     SelectSlots(sequence, layer, scored, sequence.tsp_layer_kept);
+    if (scored) {
+      CheckHeads(sequence, sequence, layer, sequence.tsp_layer_kept);
+    }
     StartTyped(sequence, layer, sequence.tsp_layer_kept);
     StartScores(sequence, layer, scored, sequence.tsp_layer_kept);
   }

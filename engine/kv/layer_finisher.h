@@ -55,6 +55,11 @@ class LayerFinisher {
   // What each head of the layer keeps; nothing where the plan keeps all.
   void SelectSlots(const KvSequence& sequence, int32_t layer, bool scored,
                    std::vector<std::vector<int32_t>>& kept);
+  // Heads whose planned mass held-out rows find too small keep more.
+  void CheckHeads(const KvSequence& source, KvSequence& sequence, int32_t layer,
+                  std::vector<std::vector<int32_t>>& kept);
+  bool FindsTooLittle(const KvSequence& sequence, const ColumnSums& sums, const HeadPlan& plan,
+                      int32_t kv_head, const std::vector<int32_t>& kept, int32_t num_rows) const;
   void ClimbLadders(const KvSequence& sequence, int32_t layer,
                     std::vector<std::vector<int32_t>>& kept);
   // The same from the record of the sequence that was preempted.
@@ -91,6 +96,8 @@ class LayerFinisher {
   std::vector<kernels::KvHeadView> views_;  // [num_kv_heads]
   std::vector<std::vector<int32_t>> kept_;  // [num_kv_heads]
   std::vector<int32_t> rungs_;              // [num_kv_heads], of the layer in hand; or empty
+  std::vector<uint8_t> escalated_;          // [num_kv_heads], of the layer in hand; or empty
+  ColumnSums check_sums_;
 };
 
 }  // namespace headroom::engine

@@ -93,6 +93,13 @@ struct HeadPlan {
   bool competes = true;    // layer pools: else the head keeps safe_entries exactly
   float weight = 1.0f;     // layer pools: of the head's scores against those of others
   TypedDecode typed = {};  // without a ladder; read where the policy's PlanDecode says grow
+  // Layer pools, > 0: rows that score nothing (ScoreNeeds::check_rows) test the head. Where the
+  // mass of its must-keep and quota slots (of its safe ones, if it competes) and of each row's own
+  // last check_near is below this, its neediest query head decides, it climbs: to
+  // escalated_entries, of which there are at least as many as safe ones, or to all slots if it
+  // competes.
+  int64_t check_target_ppm = 0;
+  int32_t escalated_entries = 0;
   // Not empty: the head keeps the first rung whose mass, of its neediest query head, is at least
   // mass_target_ppm; all slots if none is. Masses come from ScoreNeeds::columns.back(), heavy
   // columns from columns.front(); the other fields but sink_slots and `score` are not read.
@@ -126,6 +133,10 @@ struct ColumnNeeds {
 struct ScoreNeeds {
   int32_t window_rows = 0;  // queries of a phase's last so many rows are kept; 0: none
   kernels::WindowScoreKind window_kind = kernels::WindowScoreKind::kSoftmax;
+  // Queries of so many rows before the window are kept too, or of as many as there are: they test
+  // heads (HeadPlan::check_target_ppm), with each row's last check_near slots as kept.
+  int32_t check_rows = 0;
+  int32_t check_near = 0;
   // Sums over no more than window_rows rows are computed from the kept queries at the end, the
   // others as the rows pass. Only for policies with one phase.
   std::vector<ColumnNeeds> columns = {};

@@ -52,6 +52,18 @@ void AddReasons(const KvPolicy& policy, const KvPolicySpec& spec, const KvModelS
 // Whether the rows of phase `p` come from those that the phase before kept aside.
 bool ReadsStash(const PrefillPlan& plan, size_t p) { return p > 0 && !plan.phases[p - 1].restarts; }
 
+// Whether what a layer pool holds together bounds it: heads that are tested may climb out of it.
+bool IsPoolBound(const LayerPlan& layer) {
+  return layer.pool == KvPool::kLayer &&
+         std::none_of(layer.heads.begin(), layer.heads.end(),
+                      [](const HeadPlan& head) { return head.check_target_ppm > 0; });
+}
+
+// The most slots that a head keeps of `num_slots`.
+int32_t MostEntries(const HeadPlan& head, int32_t num_slots) {
+  return head.check_target_ppm > 0 ? num_slots : head.num_entries;
+}
+
 // The most pages that heads which share a pool take together, each with `new_slots` more: all but
 // one slot of a page may be empty in each.
 int64_t PooledPages(const LayerPlan& layer, int64_t new_slots) {
@@ -125,11 +137,12 @@ class PageReplay {
     for (const HeadPlan& head : layer_plan.heads) {
       // A head that keeps everything is not copied; where scores decide, it may keep all but one.
       const int32_t sure = layer_plan.pool == KvPool::kLayer ? head.safe_entries : head.num_entries;
-      const int32_t moved = sure == slots && head.rungs.empty() ? 0 : head.num_entries;
+      const int32_t most = MostEntries(head, slots);
+      const int32_t moved = sure == slots && head.rungs.empty() ? 0 : most;
       fresh += PagesOf(std::min(moved, slots - 1));
-      after += PagesOf(head.num_entries);
+      after += PagesOf(most);
     }
-    if (layer_plan.pool == KvPool::kLayer) {
+    if (IsPoolBound(layer_plan)) {
       const int64_t most = PooledPages(layer_plan, 0);
       fresh = std::min(fresh, most);
       after = std::min(after, most);
@@ -204,8 +217,10 @@ int32_t FirstKeptPhase(const PrefillPlan& plan) {
 
 int32_t KeptSlots(const PrefillPlan& plan, int32_t layer, int32_t kv_head) {
   const LayerPlan& layer_plan = plan.layers[static_cast<size_t>(layer)];
-  return layer_plan.keep_all ? plan.layer_slots[static_cast<size_t>(layer)]
-                             : layer_plan.heads[static_cast<size_t>(kv_head)].num_entries;
+  const int32_t num_slots = plan.layer_slots[static_cast<size_t>(layer)];
+  return layer_plan.keep_all
+             ? num_slots
+             : MostEntries(layer_plan.heads[static_cast<size_t>(kv_head)], num_slots);
 }
 
 int64_t PrefillPeakPages(const PrefillPlan& plan, const KvModelShape& shape) {
@@ -233,9 +248,8 @@ int64_t DecodePages(const PrefillPlan& plan, const KvModelShape& shape,
       of_layer += DecodePages(decode[index], KeptSlots(plan, layer, head), new_slots);
     }
     const LayerPlan& layer_plan = plan.layers[static_cast<size_t>(layer)];
-    pages += layer_plan.pool == KvPool::kLayer
-                 ? std::min(of_layer, PooledPages(layer_plan, new_slots))
-                 : of_layer;
+    pages +=
+        IsPoolBound(layer_plan) ? std::min(of_layer, PooledPages(layer_plan, new_slots)) : of_layer;
   }
   return pages;
 }

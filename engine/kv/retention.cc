@@ -139,11 +139,15 @@ void RetentionExecutor::MarkBestOf(TokenClass wanted, int32_t count, const Score
   }
 }
 
-void RetentionExecutor::SelectSafe(const HeadPlan& plan, int32_t num_slots,
+void RetentionExecutor::SelectAlone(const HeadPlan& plan, int32_t num_slots, int32_t num_entries,
+                                    const LayerScores* scores, std::span<const TokenClass> classes,
+                                    int32_t kv_head, std::vector<int32_t>& kept) {
+  SelectSafe(plan, num_slots, num_entries, ColumnsOf(scores, kv_head), classes, kept);
+}
+
+void RetentionExecutor::SelectSafe(const HeadPlan& plan, int32_t num_slots, int32_t num_entries,
                                    const ScoreColumns& scores, std::span<const TokenClass> classes,
                                    std::vector<int32_t>& kept) {
-  HEADROOM_CHECK(plan.rungs.empty() &&
-                 plan.num_entries == (plan.competes ? num_slots : plan.safe_entries));
   MarkKept(num_slots, plan.sink_slots, plan.recent_slots, plan.keep_slots);
   for (size_t slot = 0; plan.keep_special && slot < classes.size(); ++slot) {
     must_keep_[slot] |= classes[slot] == TokenClass::kSpecial ? 1 : 0;
@@ -152,7 +156,7 @@ void RetentionExecutor::SelectSafe(const HeadPlan& plan, int32_t num_slots,
   MarkBestOf(TokenClass::kPunctuation, plan.punctuation_entries, scores, classes);
   const auto num_must =
       static_cast<int32_t>(std::count(must_keep_.begin(), must_keep_.end(), uint8_t{1}));
-  Fill(num_slots, std::clamp(plan.safe_entries, num_must, num_slots), scores, kept);
+  Fill(num_slots, std::clamp(num_entries, num_must, num_slots), scores, kept);
 }
 
 ScoreColumns RetentionExecutor::Weigh(const LayerPlan& plan, const LayerScores& scores) {
@@ -183,8 +187,11 @@ void RetentionExecutor::SelectFromPool(const LayerPlan& plan, int32_t num_slots,
   int32_t left = plan.pool_entries;
   for (size_t head = 0; head < plan.heads.size(); ++head) {
     const HeadPlan& head_plan = plan.heads[head];
-    SelectSafe(head_plan, num_slots, ColumnsOf(scores, static_cast<int32_t>(head)), classes,
-               kept[head]);
+    HEADROOM_CHECK(head_plan.rungs.empty() &&
+                   head_plan.num_entries ==
+                       (head_plan.competes ? num_slots : head_plan.safe_entries));
+    SelectSafe(head_plan, num_slots, head_plan.safe_entries,
+               ColumnsOf(scores, static_cast<int32_t>(head)), classes, kept[head]);
     if (head_plan.competes) {
       std::copy_n(must_keep_.begin(), num_columns,
                   taken_.begin() + static_cast<ptrdiff_t>(head * num_columns));

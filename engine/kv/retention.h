@@ -41,6 +41,12 @@ class RetentionExecutor {
   void SelectHead(const HeadPlan& plan, int32_t num_slots, const LayerScores* scores,
                   int32_t kv_head, std::vector<int32_t>& kept);
 
+  // A head of a layer pool alone: its must-keep and quota slots and the best others until there are
+  // `num_entries`, or as many as must stay.
+  void SelectAlone(const HeadPlan& plan, int32_t num_slots, int32_t num_entries,
+                   const LayerScores* scores, std::span<const TokenClass> classes, int32_t kv_head,
+                   std::vector<int32_t>& kept);
+
   // The rows that go on above the TSP layer, ascending, plan.num_rows of them: scores are summed
   // over the KV heads, in their order.
   void SelectRows(const TspPlan& plan, int32_t num_slots, const LayerScores* scores,
@@ -51,9 +57,11 @@ class RetentionExecutor {
   // Heads that share a pool: safe slots first, then the best pairs of head and slot.
   void SelectFromPool(const LayerPlan& plan, int32_t num_slots, const LayerScores* scores,
                       std::span<const TokenClass> classes, std::vector<std::vector<int32_t>>& kept);
-  // Marks a pool head's must-keep slots and quotas, and returns its safe slots in `kept`.
-  void SelectSafe(const HeadPlan& plan, int32_t num_slots, const ScoreColumns& scores,
-                  std::span<const TokenClass> classes, std::vector<int32_t>& kept);
+  // Marks a pool head's must-keep slots and quotas, then the best until `num_entries` are marked:
+  // `kept`.
+  void SelectSafe(const HeadPlan& plan, int32_t num_slots, int32_t num_entries,
+                  const ScoreColumns& scores, std::span<const TokenClass> classes,
+                  std::vector<int32_t>& kept);
   // Marks the `count` newest slots that are not marked, and the best so many of a class.
   void MarkNewest(int32_t count);
   void MarkBestOf(TokenClass wanted, int32_t count, const ScoreColumns& scores,

@@ -95,6 +95,7 @@ KvPolicySpec DrawSpec(Draws& draws, int32_t num_prompt) {
     spec.scope = draws.Percent(50) ? KvScope::kModel : KvScope::kLayer;
     spec.mode = draws.Pick({KvMode::kBudget, KvMode::kBudget, KvMode::kRecovery, KvMode::kBoth});
     spec.recovery_ppm = 950'000;  // the map's
+    spec.head_check = draws.Percent(40);
   }
   const bool typed_by_scores = spec.policy == "adaptive" || spec.policy == "fastgen";
   if (spec.policy == "streaming" || (typed_by_scores && draws.Percent(50))) {

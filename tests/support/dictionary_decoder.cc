@@ -184,7 +184,8 @@ void DictionaryDecoder::Rotate(double* head) const {
   }
 }
 
-std::vector<double> DictionaryDecoder::Attend(Head& head, const double* query) {
+std::vector<double> DictionaryDecoder::Attend(Head& head, const double* query, int32_t layer,
+                                              int32_t query_head) {
   const auto dim = static_cast<size_t>(model_.config.head_dim);
   std::vector<double> weights;
   for (const auto& [position, entry] : head) {
@@ -201,9 +202,15 @@ std::vector<double> DictionaryDecoder::Attend(Head& head, const double* query) {
     total += weight;
   }
   std::vector<double> out(dim, 0.0);
+  for (double& weight : weights) {
+    weight /= total;
+  }
+  if (watcher_) {
+    watcher_(layer, query_head, position_, weights);
+  }
   size_t i = 0;
   for (auto& [position, entry] : head) {
-    const double probability = weights[i++] / total;
+    const double probability = weights[i++];
     entry.score += observed_ ? probability : 0.0;
     for (size_t d = 0; d < dim; ++d) {
       out[d] += probability * entry.v[d];
@@ -229,7 +236,7 @@ void DictionaryDecoder::RunLayer(int32_t layer, std::vector<double>& hidden) {
     for (int32_t g = 0; g < config.group_size(); ++g) {
       double* query = q.data() + (begin * config.group_size() + int64_t{g} * config.head_dim);
       Rotate(query);
-      const std::vector<double> out = Attend(head, query);
+      const std::vector<double> out = Attend(head, query, layer, kv_head * config.group_size() + g);
       attended.insert(attended.end(), out.begin(), out.end());
     }
   }

@@ -51,6 +51,11 @@ class DictionaryDecoder {
   // The next position never goes from this head.
   void PinNext(int32_t layer, int32_t kv_head);
 
+  // Sees the probabilities that every row gives the positions of a head, ascending.
+  using Watcher = std::function<void(int32_t layer, int32_t query_head, int32_t row,
+                                     const std::vector<double>& probabilities)>;
+  void Watch(Watcher watcher) { watcher_ = std::move(watcher); }
+
   // Positions of a head, ascending.
   std::vector<int32_t> Positions(int32_t layer, int32_t kv_head) const;
   // The smallest relative distance, over all evictions so far, between the score of the last that
@@ -67,7 +72,7 @@ class DictionaryDecoder {
 
   int32_t Run(int32_t token);
   void RunLayer(int32_t layer, std::vector<double>& hidden);
-  std::vector<double> Attend(Head& head, const double* query);
+  std::vector<double> Attend(Head& head, const double* query, int32_t layer, int32_t query_head);
   void Rotate(double* head) const;
   void Drop(Head& head, int32_t count);
   void DropSettled(Head& head, const DictionaryHead& rules);
@@ -78,6 +83,7 @@ class DictionaryDecoder {
   const DictionaryRules rules_;
   std::vector<std::vector<Head>> heads_;  // [layer][kv head]
   std::map<std::pair<int32_t, int32_t>, DictionaryHead> settled_;
+  Watcher watcher_;
   bool observed_ = true;  // the row in hand adds to scores
   int32_t position_ = 0;  // of the next row
   double smallest_gap_ = 1.0;

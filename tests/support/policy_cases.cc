@@ -67,6 +67,14 @@ std::vector<PolicyCase> MakePolicyCases() {
   spec.mode = engine::KvMode::kRecovery;
   spec.retention_ppm = spec.tsp_ppm = 1'000'000;
   cases.push_back({"adaptive by need", spec});
+  spec = Retention("adaptive", 600'000);
+  spec.head_check = true;
+  spec.recovery_ppm = 800'000;
+  spec.options.local_share_ppm = 500'000;
+  cases.push_back({"adaptive with checked heads", spec});
+  spec.tsp_ppm = 700'000;
+  spec.decode = KvDecode::kTyped;
+  cases.push_back({"adaptive with checked heads, tsp and typed", spec});
   spec = Retention("pyramidinfer", 300'000);
   spec.options.flat = true;
   cases.push_back({"pyramidinfer, flat", spec});

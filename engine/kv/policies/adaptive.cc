@@ -21,6 +21,9 @@ namespace {
 
 // Below it a head does not rely on its type alone.
 constexpr int64_t kSureConfidencePpm = 800'000;
+// Held-out rows before the window, and how far below theta a head's mass on them may lie.
+constexpr int32_t kCheckRows = 32;
+constexpr int64_t kCheckSlackPpm = 30'000;
 // Where the map has no plan for a preference.
 constexpr int64_t kDefaultDenseSharePpm = 500'000;
 
@@ -85,10 +88,10 @@ class AdaptivePolicy final : public KvPolicy {
           "target",
           PpmText(spec.recovery_ppm), PpmText(map_->profile.theta_ppm));
     }
-    if (spec.head_check) {
+    if (spec.head_check && spec.strict) {
       return InvalidArgument(
-          "kv_head_check: policy adaptive of this version does not check heads; got true, wanted "
-          "false");
+          "kv_head_check: heads that are found to need more exceed the budget, which kv_strict "
+          "does not let them; got both, wanted one");
     }
     return OkStatus();
   }
@@ -114,7 +117,12 @@ class AdaptivePolicy final : public KvPolicy {
   ScoreNeeds Needs(const KvPolicySpec& spec, const KvModelShape& shape,
                    const PromptInfo& prompt) const override {
     const bool scores = Drops(spec, prompt.num_tokens) || TspApplies(spec, prompt.num_tokens);
-    return WindowNeeds(scores ? WindowRows(spec, prompt) : 0);
+    ScoreNeeds needs = WindowNeeds(scores ? WindowRows(spec, prompt) : 0);
+    if (spec.head_check && Drops(spec, prompt.num_tokens)) {
+      needs.check_rows = kCheckRows;
+      needs.check_near = std::max(WindowRows(spec, prompt), settings_.recent_tokens);
+    }
+    return needs;
   }
 
   std::vector<PrefillPhase> PlanPhases(const KvPolicySpec& spec, const KvModelShape& shape,
@@ -165,10 +173,9 @@ class AdaptivePolicy final : public KvPolicy {
                                  layer_slots[static_cast<size_t>(layer)], tokens));
       }
     }
-    const AdaptiveSplit split =
-        spec.mode == KvMode::kRecovery
-            ? GiveAll(heads, shape.num_layers)
-            : Split(spec, shape, prompt, tokens, layer_slots, std::move(heads));
+    const AdaptiveSplit split = spec.mode == KvMode::kRecovery
+                                    ? GiveAll(heads, shape.num_layers)
+                                    : Split(spec, shape, prompt, tokens, layer_slots, heads);
     size_t index = 0;
     for (int32_t layer = 0; layer < shape.num_layers; ++layer) {
       LayerPlan& plan = plans[static_cast<size_t>(layer)];
@@ -182,6 +189,10 @@ class AdaptivePolicy final : public KvPolicy {
                                       layer_slots[static_cast<size_t>(layer)]));
         if (spec.decode == KvDecode::kTyped) {
           plan.heads.back().typed = TypedOf(map_->head(layer, head), prompt.num_tokens);
+        }
+        if (spec.head_check) {
+          SetCheck(spec, heads[index], split.quota[index], prompt.num_tokens,
+                   layer_slots[static_cast<size_t>(layer)], plan.heads.back());
         }
         plan.pool_entries += plan.heads.back().safe_entries;
       }
@@ -288,7 +299,7 @@ class AdaptivePolicy final : public KvPolicy {
 
   AdaptiveSplit Split(const KvPolicySpec& spec, const KvModelShape& shape, const PromptInfo& prompt,
                       const PromptTokens& tokens, const std::vector<int32_t>& layer_slots,
-                      std::vector<AdaptiveHead> heads) const {
+                      const std::vector<AdaptiveHead>& heads) const {
     const int64_t entries = RetentionEntries(spec, prompt.num_tokens);
     const auto make = [&](int32_t begin, int32_t end) {
       AdaptiveInput input;
@@ -308,7 +319,7 @@ class AdaptivePolicy final : public KvPolicy {
     };
     if (spec.scope == KvScope::kModel) {
       AdaptiveInput input = make(0, shape.num_layers);
-      input.heads = std::move(heads);
+      input.heads = heads;
       return SplitPool(input);
     }
     AdaptiveSplit split;
@@ -341,6 +352,22 @@ class AdaptivePolicy final : public KvPolicy {
     plan.num_entries = plan.competes ? num_slots : plan.safe_entries;
     plan.weight = static_cast<float>(entry.weight_ppm) / static_cast<float>(kPpm);
     return plan;
+  }
+
+  // Heads that have all that their type needs are tested: fixed ones with whole quotas, which then
+  // get an even share and 32 entries more at least, and heavy ones under mode recovery, which then
+  // keep everything. Where the budget binds, a small mass is what was asked for.
+  void SetCheck(const KvPolicySpec& spec, const AdaptiveHead& head, int64_t granted,
+                int32_t num_tokens, int32_t num_slots, HeadPlan& plan) const {
+    const bool tested =
+        head.elastic ? !head.dense && spec.mode == KvMode::kRecovery : granted == head.quota;
+    if (!tested || plan.safe_entries == num_slots) {
+      return;
+    }
+    plan.check_target_ppm = std::max<int64_t>(1, spec.recovery_ppm - kCheckSlackPpm);
+    const int64_t even = RetentionEntries(spec, num_tokens);
+    plan.escalated_entries = static_cast<int32_t>(std::min<int64_t>(
+        num_slots, std::max<int64_t>(even, plan.safe_entries + settings_.floor_entries)));
   }
 
   // Dense heads grow, heavy ones compete by score, the others are rings behind what their type
