@@ -294,6 +294,16 @@ std::vector<ProbePrompt> MakeBlockProbes(const models::Tokenizer* tokenizer, int
       words.push_back(id);
     }
   }
+  // A vocabulary of bytes alone.
+  const bool are_bytes = words.empty();
+  for (int32_t id = 0; are_bytes && id < vocab_size; ++id) {
+    if (tokenizer->Type(id) == models::TokenType::kByte) {
+      words.push_back(id);
+    }
+  }
+  if (words.empty()) {
+    return {};
+  }
   std::vector<ProbePrompt> probes;
   for (int32_t index = 0; index < request.count; ++index) {
     ProbePrompt probe;

@@ -16,6 +16,7 @@ namespace {
 // Lengths that text probes are tried at when the prompts are too short for the wanted one.
 constexpr int32_t kShorter[] = {500, 250};
 constexpr int32_t kBlockRepeats = 4;
+constexpr int32_t kProbeSlack = 32;
 
 HeadShape ShapeOf(const models::ModelConfig& config) {
   return {.num_layers = config.num_hidden_layers,
@@ -72,8 +73,10 @@ void Run::MakeProbes() {
   ProbeRequest request{.length = options.length,
                        .count = options.num_needle_prompts,
                        .seed = options_.classifier.seed};
-  int32_t context = model_.model.config().max_position_embeddings;
-  request.length = std::min(request.length, context);
+  // Made prompts are about as long as asked for: some room for BOS and the template.
+  const int32_t context = options_.max_context > 0 ? options_.max_context
+                                                   : model_.model.config().max_position_embeddings;
+  request.length = std::max(1, std::min(request.length, context - kProbeSlack));
   if (options.needles && format_ != nullptr) {
     std::vector<std::vector<int32_t>> fillers;
     for (const ProfilePrompt& prompt : input_.prompts) {
@@ -99,6 +102,9 @@ void Run::MakeProbes() {
                                   model_.model.config().vocab_size, kBlockRepeats, request);
     std::move(blocks.begin(), blocks.end(), std::back_inserter(probes_));
   }
+  std::erase_if(probes_, [context](const ProbePrompt& probe) {
+    return probe.ids.size() > static_cast<size_t>(context);
+  });
 }
 
 Status Run::Advance(size_t tokens, const std::string& what) {

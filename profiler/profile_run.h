@@ -38,7 +38,8 @@ struct ProfileOptions {
   ClassifierOptions classifier;
   ProbeOptions probes;
   TspOptions tsp;
-  bool stop_early = true;  // once types have settled
+  bool stop_early = true;   // once types have settled
+  int32_t max_context = 0;  // that the model was made for; 0: all it can
 };
 
 // What a report shows beside the map.

@@ -91,6 +91,7 @@ StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clo
   HEADROOM_ASSIGN_OR_RETURN(const profiler::ProfileIdentity identity, Identify(request.runtime));
   profiler::ProfileOptions settings = request.options;
   settings.version = HEADROOM_VERSION;
+  settings.max_context = runtime->max_context();
   const profiler::EvalModel model = ModelOf(*runtime, clock, options.max_batch_rows);
   HEADROOM_ASSIGN_OR_RETURN(profiler::ProfileResult result,
                             profiler::RunProfile(model, runtime->geometry().dtype, input, text,

@@ -45,7 +45,7 @@ struct ProfileFlags {
 
 Status ReadRatio(const std::string& text, const char* flag, int64_t* ppm) {
   const auto ratio = ParseRatioPpm(text);
-  if (!ratio.has_value()) {
+  if (!ratio.has_value() || *ratio < 1 || *ratio > 1'000'000) {
     return InvalidArgument("{}: got {}, wanted a ratio in (0, 1] with at most six decimal places",
                            flag, text.substr(0, 40));
   }
