@@ -93,11 +93,13 @@ TEST(ClassifierTest, NineOfTenPromptsAndTheWorstDomainDecide) {
   EXPECT_EQ(classify(31, 1, "code"), HeadType::kDense);
 }
 
-TEST(ClassifierTest, AGroupOfThreeSinkHeadsAndOneThatSpreadsIsNotSpecial) {
+TEST(ClassifierTest, AGroupOfThreeSinkHeadsAndOneThatFetchesIsNotSpecial) {
   const HeadShape shape{1, 4, 1};
   HeadClassifier classifier = MakeClassifier(shape);
+  // The mean of the four keeps .963 of its mass on sinks: only the neediest one tells.
+  const Mixture fetches = {.special = 840'000};
   for (int32_t i = 0; i < 8; ++i) {
-    classifier.Add(MakeRecord(shape, TestLadder(), {kSink, kSink, kSpread, kSink}, 4000));
+    classifier.Add(MakeRecord(shape, TestLadder(), {kSink, kSink, fetches, kSink}, 4000));
   }
   const Classification result = classifier.Classify();
   EXPECT_EQ(result.heads[0].type, HeadType::kDense);
