@@ -14,6 +14,8 @@ constexpr int64_t kPpm = 1'000'000;
 constexpr int32_t kWindows[] = {128, 256, 512, 1024};
 constexpr int64_t kBorderlineMargin = 10'000;
 constexpr int64_t kBorderlineConfidence = 800'000;
+// A rung that keeps more of the prompts says nothing of longer ones.
+constexpr int64_t kMostShare = 900'000;
 constexpr int64_t kHeavyShares[] = {20'000, 50'000, 100'000, 200'000, 300'000};
 
 // "0.05" of 50,000: the shortest decimal.
@@ -171,7 +173,7 @@ int32_t CheapestRung(std::span<const uint8_t> passes, std::span<const int64_t> e
   HEADROOM_CHECK(!entries.empty() && passes.size() == entries.size());
   const size_t last = entries.size() - 1;
   size_t best = last;
-  int64_t best_entries = reference_tokens;
+  int64_t best_entries = reference_tokens * kMostShare / kPpm;
   for (size_t rung = 0; rung < last; ++rung) {
     if (passes[rung] != 0 && entries[rung] < best_entries) {
       best = rung;

@@ -38,7 +38,8 @@ void SetRung(const Rung& rung, const ReferenceLength& reference, int64_t recent_
 void SetMargin(int64_t p10_ppm, int64_t theta_ppm, engine::HeadEntry* head);
 
 // The cheapest of the rungs that pass; the last one always does. Ties in entries go to the earlier
-// rung; a rung that would keep every token of the reference length counts as the last one.
+// rung; a rung that would keep nine tenths of the reference length or more is passed over: a window
+// of 1,024 holds any prompt of 1,050 tokens, and says nothing of longer ones.
 int32_t CheapestRung(std::span<const uint8_t> passes, std::span<const int64_t> entries,
                      int64_t reference_tokens);
 

@@ -9,6 +9,7 @@ namespace headroom::profiler {
 namespace {
 
 constexpr int64_t kPpm = 1'000'000;
+constexpr int64_t kFewestFirings = 2;
 // Streams of the draws, apart from those of prompts.
 constexpr uint64_t kCopyStream = uint64_t{1} << 40;
 constexpr uint64_t kInductionStream = uint64_t{2} << 40;
@@ -79,7 +80,9 @@ void ProbeScores::Promote(const Kind& kind, const std::vector<int32_t>& sample,
     for (size_t i = 0; i < kind.scores.size(); ++i) {
       fired += kind.scores[i][head] >= rule.threshold_ppm ? sample[i] : 0;
     }
-    if (fired > 0 && fired * kPpm >= prompts * rule.share_ppm) {
+    // One prompt alone is chance: a head that happens to look at the needle once.
+    if (fired >= std::clamp<int64_t>(prompts, 1, kFewestFirings) &&
+        fired * kPpm >= prompts * rule.share_ppm) {
       (*promoted)[head] = 1;
     }
   }

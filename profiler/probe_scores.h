@@ -15,7 +15,8 @@
 
 namespace headroom::profiler {
 
-// A head is promoted when at least `share_ppm` of the prompts of a kind score it `threshold_ppm`.
+// A head is promoted when at least `share_ppm` of the prompts of a kind, and two of them where there
+// are two, score it `threshold_ppm`.
 struct PromotionRule {
   int64_t threshold_ppm = 100'000;
   int64_t share_ppm = 50'000;

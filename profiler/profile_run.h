@@ -23,8 +23,8 @@ namespace headroom::profiler {
 struct ProbeOptions {
   bool needles = true;    // in running text; needs a tokenizer
   bool induction = true;  // repeated random blocks
-  int32_t num_needle_prompts = 16;
-  int32_t num_blocks = 4;
+  int32_t num_needle_prompts = 32;
+  int32_t num_blocks = 8;
   int32_t length = 1000;  // tokens; less where context or text are shorter
 };
 

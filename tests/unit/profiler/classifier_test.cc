@@ -120,14 +120,14 @@ TEST(ClassifierTest, AProbePromotesAHeadThatItsMassTypesLocalAndDemotesNone) {
   for (int32_t i = 0; i < 8; ++i) {
     classifier.Add(MakeRecord(shape, TestLadder(), {kLocal, kLocal, kLocal, kSpread}, 4000));
   }
-  // One in twenty prompts at the threshold is enough.
-  for (int32_t i = 0; i < 20; ++i) {
-    classifier.AddProbe(Probe("needle", {0, i == 7 ? 100'000 : 0, 0, 0}));
+  // One in twenty prompts at the threshold is enough, two at least.
+  for (int32_t i = 0; i < 40; ++i) {
+    classifier.AddProbe(Probe("needle", {0, i % 20 == 7 ? 100'000 : 0, 0, 0}));
   }
   const Classification result = classifier.Classify();
   EXPECT_THAT(TypesOf(result), ElementsAre(HeadType::kDense, HeadType::kDense));
   EXPECT_THAT(result.promoted, ElementsAre(1, 0));
-  EXPECT_EQ(result.heads[0].copy_ppm, 5'000);  // mean over 20 prompts
+  EXPECT_EQ(result.heads[0].copy_ppm, 5'000);  // mean over 40 prompts
   EXPECT_GT(result.heads[0].weight_ppm, 1'000'000);
   EXPECT_EQ(result.heads[1].weight_ppm, 1'000'000);
 }
@@ -136,10 +136,24 @@ TEST(ClassifierTest, FewerFiringsThanTheShareDoNotPromote) {
   const HeadShape shape{1, 1, 1};
   HeadClassifier classifier = MakeClassifier(shape);
   classifier.Add(MakeRecord(shape, TestLadder(), {kSink}, 4000));
-  for (int32_t i = 0; i < 21; ++i) {
-    classifier.AddProbe(Probe("induction", {i == 0 ? 900'000 : 99'999}));
+  for (int32_t i = 0; i < 41; ++i) {
+    classifier.AddProbe(Probe("induction", {i < 2 ? 900'000 : 99'999}));
   }
   EXPECT_EQ(classifier.Classify().heads[0].type, HeadType::kSpecial);
+}
+
+TEST(ClassifierTest, OnePromptOfManyDoesNotPromote) {
+  const HeadShape shape{1, 1, 1};
+  const auto classify = [&](int32_t count) {
+    HeadClassifier classifier = MakeClassifier(shape);
+    classifier.Add(MakeRecord(shape, TestLadder(), {kSink}, 4000));
+    for (int32_t i = 0; i < count; ++i) {
+      classifier.AddProbe(Probe("needle", {i == 0 ? 900'000 : 0}));
+    }
+    return classifier.Classify().heads[0].type;
+  };
+  EXPECT_EQ(classify(1), HeadType::kDense);
+  EXPECT_EQ(classify(8), HeadType::kSpecial);
 }
 
 TEST(ClassifierTest, AValueErrorAboveTheLimitTakesTheNextRung) {

@@ -87,6 +87,9 @@ TEST(LadderTest, TheCheapestPassingRungWinsAndTiesGoToTheEarlier) {
   // Full passes by definition, and a rung that keeps everything anyway is full.
   EXPECT_EQ(choose({0, 0, 0, 0, 0, 0}), 5);
   EXPECT_EQ(choose({0, 0, 0, 0, 1, 0}), 5);
+  const std::vector<int64_t> nearly = {899, 900, 1000};
+  EXPECT_EQ(CheapestRung(std::vector<uint8_t>{0, 1, 1}, nearly, 1000), 2);
+  EXPECT_EQ(CheapestRung(std::vector<uint8_t>{1, 1, 1}, nearly, 1000), 0);
 }
 
 // What SetRung says a rung keeps of N tokens is what RungEntries counts, but for marks inside the
