@@ -234,6 +234,7 @@ StatusOr<ProfileResult> Run::Do(const ProfileIdentity& identity) {
         ClusterHeads(options_.num_clusters, ladder_, found.reference,
                      options_.classifier.recent_tokens, options_.budget_ratio_ppm,
                      options_.classifier.pass.theta_ppm, options_.classifier.seed, &found.heads);
+    found.promoted.clear();  // clusters know no promotion
   }
   ProfileResult result;
   result.map.model = identity.model;

@@ -96,6 +96,8 @@ def test_other_ladders_and_clusters_give_valid_maps(profile, ladder, classifier)
     result = run(NEEDLE, "--prompts", profile["prompts"], "--out", out, "--no-validate",
                  "--ladder", ladder, "--classifier", classifier, "--limit", 4, "--quiet")
     assert result.returncode == 0, result.stderr
+    counts = [line.split() for line in result.stdout.splitlines() if line.startswith("dense ")]
+    assert len(counts) == 1 and not any(cell.startswith("-") and cell != "-" for cell in counts[0])
     written = json.loads(out.read_text())
     assert written["profile"]["ladder"] == f"{ladder}/1"
     assert written["profile"]["classifier"] == f"{classifier}/1"
