@@ -1,7 +1,6 @@
 #include "server/budget_resolver.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -12,10 +11,12 @@ namespace {
 
 using engine::kPpm;
 using engine::KvDecode;
+using engine::KvMode;
 using engine::KvPolicySpec;
+using engine::KvScope;
 
-// Policies of the design that this build does not have.
-constexpr std::array<std::string_view, 1> kUnbuiltPolicies = {"adaptive"};
+constexpr const char* kAdaptive = "adaptive";
+constexpr int64_t kMaxProfiledShare = 4;  // longer prompts are out of the profile's range
 
 // A field's name as the client wrote it in this source.
 std::string ParamIn(const std::string& source, std::string_view name) {
@@ -104,17 +105,19 @@ ApiError PolicyUnsupported(const std::string& message, const std::string& param)
 class Resolver {
  public:
   Resolver(const BudgetFields& body, const BudgetFields& header,
-           const engine::KvPolicyRegistry& policies, int64_t prompt_tokens)
+           const engine::KvPolicyRegistry& policies, int64_t prompt_tokens,
+           const HeadMapInfo* head_map)
       : body_(body),
         header_(header),
         policies_(policies),
         prompt_tokens_(prompt_tokens),
+        head_map_(head_map),
         reader_(body, header, &resolved_) {}
 
   std::variant<ResolvedBudget, ApiError> Run() {
     using Step = std::optional<ApiError> (Resolver::*)();
-    for (Step step : {&Resolver::Unsupported, &Resolver::Budgets, &Resolver::Window,
-                      &Resolver::Settings, &Resolver::Policy, &Resolver::Recovery,
+    for (Step step : {&Resolver::Budgets, &Resolver::Window, &Resolver::Settings, &Resolver::Mode,
+                      &Resolver::Policy, &Resolver::HeadMapSettings, &Resolver::Recovery,
                       &Resolver::Options, &Resolver::Decode, &Resolver::Strict}) {
       if (std::optional<ApiError> error = (this->*step)(); error.has_value()) {
         return *error;
@@ -125,17 +128,6 @@ class Resolver {
 
  private:
   KvPolicySpec& spec() { return resolved_.spec; }
-
-  std::optional<ApiError> Unsupported() {
-    for (const BudgetFields* fields : {&body_, &header_}) {
-      if (!fields->unsupported.empty()) {
-        const std::string& name = fields->unsupported.front();
-        return BadRequest("unsupported_parameter",
-                          fmt::format("{}: no policy of this server uses it", name), name);
-      }
-    }
-    return std::nullopt;
-  }
 
   std::optional<ApiError> Budgets() {
     if (auto error = reader_.Ratio("kv_retention", &BudgetFields::kv_retention_ppm, &retention_)) {
@@ -216,12 +208,33 @@ class Resolver {
     return std::nullopt;
   }
 
-  // Which policy, and the budgets that the request leaves open.
+  std::optional<ApiError> Mode() {
+    mode_ = reader_.Take("kv_mode", &BudgetFields::kv_mode);
+    if (!mode_.has_value()) {
+      return std::nullopt;
+    }
+    mode_param_ = reader_.Param("kv_mode");
+    if (*mode_ != "budget" && *mode_ != "recovery" && *mode_ != "both") {
+      return BadRequest("invalid_budget",
+                        fmt::format("{}: wanted budget, recovery or both", mode_param_),
+                        mode_param_);
+    }
+    spec().mode = *mode_ == "recovery" ? KvMode::kRecovery
+                  : *mode_ == "both"   ? KvMode::kBoth
+                                       : KvMode::kBudget;
+    reader_.Note("kv_mode", fmt::format("\"{}\"", *mode_));
+    return std::nullopt;
+  }
+
+  // Which policy, and the budgets that the request leaves open. A mode with a recovery target is
+  // a budget as well.
   std::optional<ApiError> Policy() {
     const auto name = reader_.Take("kv_policy", &BudgetFields::kv_policy);
     const std::string param = reader_.Param("kv_policy");
     const bool names_budget = retention_.has_value() || tsp_.has_value() ||
-                              spec().retention_tokens.has_value() || spec().tsp_tokens.has_value();
+                              spec().retention_tokens.has_value() ||
+                              spec().tsp_tokens.has_value() || spec().mode != KvMode::kBudget;
+    const bool has_adaptive = policies_.Find(kAdaptive) != nullptr;
     if (name.has_value()) {
       if (policies_.Find(*name) == nullptr) {
         return UnknownPolicy(*name, param);
@@ -229,19 +242,68 @@ class Resolver {
       spec().policy = *name;
       reader_.Note("kv_policy", fmt::format("\"{}\"", *name));
     } else if (names_budget) {
-      spec().policy = "fastkv";  // the head map's policy needs a head map
-      resolved_.reasons.push_back("no_head_map");
+      spec().policy = has_adaptive ? kAdaptive : "fastkv";
+      if (!has_adaptive) {
+        resolved_.reasons.push_back("no_head_map");
+      }
     }
     const bool policy_alone = name.has_value() && !names_budget;
     const bool keeps_all = spec().policy == "full" || chosen().has_recovery();
     const int64_t open_retention = policy_alone && !keeps_all ? kPpm / 5 : kPpm;
-    const int64_t open_tsp = policy_alone && spec().policy == "fastkv" ? kPpm / 5 : kPpm;
+    const bool has_tsp = spec().policy == "fastkv" || is_adaptive();
+    const int64_t open_tsp = policy_alone && has_tsp ? kPpm / 5 : kPpm;
     spec().retention_ppm = retention_.value_or(open_retention);
     spec().tsp_ppm = tsp_.value_or(open_tsp);
     return std::nullopt;
   }
 
   const engine::KvPolicy& chosen() const { return *policies_.Find(resolved_.spec.policy); }
+  bool is_adaptive() const { return resolved_.spec.policy == kAdaptive; }
+
+  // kv_mode, kv_scope and kv_head_check: what only a head map can be asked for.
+  std::optional<ApiError> HeadMapSettings() {
+    if (mode_.has_value() && !is_adaptive()) {
+      return NeedsHeadMap(mode_param_);
+    }
+    if (spec().mode == KvMode::kRecovery &&
+        (retention_.has_value() || spec().retention_tokens.has_value())) {
+      return PolicyUnsupported(
+          fmt::format("{}: under recovery no kv_retention binds; both takes the smaller",
+                      mode_param_),
+          mode_param_);
+    }
+    if (const auto scope = reader_.Take("kv_scope", &BudgetFields::kv_scope)) {
+      const std::string param = reader_.Param("kv_scope");
+      if (*scope != "model" && *scope != "layer") {
+        return BadRequest("invalid_budget", fmt::format("{}: wanted model or layer", param), param);
+      }
+      if (!is_adaptive()) {
+        return NeedsHeadMap(param);
+      }
+      spec().scope = *scope == "layer" ? KvScope::kLayer : KvScope::kModel;
+      reader_.Note("kv_scope", fmt::format("\"{}\"", *scope));
+    }
+    if (const auto check = reader_.Take("kv_head_check", &BudgetFields::kv_head_check)) {
+      if (*check && !is_adaptive()) {
+        return NeedsHeadMap(reader_.Param("kv_head_check"));
+      }
+      spec().head_check = *check;
+      reader_.Note("kv_head_check", *check ? "true" : "false");
+    }
+    if (is_adaptive() && head_map_ != nullptr) {
+      spec().head_check = spec().head_check || NeedsHeadCheck(*head_map_, prompt_tokens_);
+      resolved_.head_map = head_map_->hash;
+    }
+    return std::nullopt;
+  }
+
+  ApiError NeedsHeadMap(const std::string& param) const {
+    return PolicyUnsupported(
+        fmt::format("{}: policy {} has no such setting, adaptive has{}", param,
+                    resolved_.spec.policy,
+                    policies_.Find(kAdaptive) == nullptr ? " (start with --head-map)" : ""),
+        param);
+  }
 
   std::optional<ApiError> Recovery() {
     std::optional<int64_t> recovery;
@@ -249,16 +311,21 @@ class Resolver {
       return error;
     }
     const std::string param = reader_.Param("kv_recovery");
-    if (recovery.has_value() && !chosen().has_recovery()) {
+    const bool has_recovery =
+        chosen().has_recovery() || (is_adaptive() && spec().mode != KvMode::kBudget);
+    if (recovery.has_value() && !has_recovery) {
       return PolicyUnsupported(
-          fmt::format("{}: policy {} has no recovery target", param, spec().policy), param);
+          fmt::format("{}: policy {} has no recovery target{}", param, spec().policy,
+                      is_adaptive() ? " under kv_mode budget" : ""),
+          param);
     }
     if (recovery == kPpm) {
       return BadRequest("invalid_budget", fmt::format("{}: wanted a ratio in (0, 1)", param),
                         param);
     }
-    spec().recovery_ppm = recovery.value_or(spec().recovery_ppm);
-    if (chosen().has_recovery()) {
+    const bool from_map = is_adaptive() && head_map_ != nullptr && head_map_->theta_ppm > 0;
+    spec().recovery_ppm = recovery.value_or(from_map ? head_map_->theta_ppm : spec().recovery_ppm);
+    if (has_recovery) {
       resolved_.applied_recovery = RatioText(spec().recovery_ppm);
     }
     return std::nullopt;
@@ -275,10 +342,10 @@ class Resolver {
   }
 
   std::optional<ApiError> UnknownPolicy(const std::string& name, const std::string& param) {
-    if (std::find(kUnbuiltPolicies.begin(), kUnbuiltPolicies.end(), name) !=
-        kUnbuiltPolicies.end()) {
+    if (name == kAdaptive) {
       return PolicyUnsupported(
-          fmt::format("{}: this server does not have the policy {} yet", param, name), param);
+          fmt::format("{}: policy {} needs a head map (start with --head-map)", param, kAdaptive),
+          param);
     }
     return BadRequest("invalid_budget",
                       fmt::format("{}: unknown policy, wanted one of {}", param,
@@ -349,10 +416,13 @@ class Resolver {
   const BudgetFields& header_;
   const engine::KvPolicyRegistry& policies_;
   const int64_t prompt_tokens_;
+  const HeadMapInfo* head_map_;  // may be null
   ResolvedBudget resolved_;
   FieldReader reader_;
   std::optional<int64_t> retention_;
   std::optional<int64_t> tsp_;
+  std::optional<std::string> mode_;
+  std::string mode_param_;  // kv_mode as the client wrote it
 };
 
 }  // namespace
@@ -360,8 +430,14 @@ class Resolver {
 std::variant<ResolvedBudget, ApiError> ResolveBudget(const BudgetFields& body,
                                                      const BudgetFields& header,
                                                      const engine::KvPolicyRegistry& policies,
-                                                     int64_t prompt_tokens) {
-  return Resolver(body, header, policies, prompt_tokens).Run();
+                                                     int64_t prompt_tokens,
+                                                     const HeadMapInfo* head_map) {
+  return Resolver(body, header, policies, prompt_tokens, head_map).Run();
+}
+
+bool NeedsHeadCheck(const HeadMapInfo& head_map, int64_t prompt_tokens) {
+  return head_map.other_weights || (head_map.profiled_tokens > 0 &&
+                                    prompt_tokens / kMaxProfiledShare > head_map.profiled_tokens);
 }
 
 std::string RatioText(int64_t ppm) {

@@ -31,15 +31,29 @@ struct ResolvedBudget {
   // Settings that only this policy reads, as applied: name ("kv_recovery", or a member of
   // kv_options) and JSON literal.
   std::optional<std::string> applied_recovery;
+  std::string head_map;  // the hash of the map that the policy spends by; empty: none
   std::vector<std::pair<std::string, std::string>> applied_options;
   std::vector<std::string> reasons;  // known before prefill: no_head_map, budget_conflict, floor
 };
 
-// `prompt_tokens` decides short prompts under kv_strict.
+// What a request's budget depends on of the server's head map.
+struct HeadMapInfo {
+  std::string hash;
+  int64_t theta_ppm = 0;        // kv_recovery where the request names none
+  int64_t profiled_tokens = 0;  // length of the profile's prompts; 0: not known
+  bool other_weights = false;   // kv_head_check is always on
+};
+
+// `prompt_tokens` decides short prompts under kv_strict. `head_map`: null where the registry has no
+// `adaptive`. Prompts of more than four times its profiled length run with kv_head_check.
 std::variant<ResolvedBudget, ApiError> ResolveBudget(const BudgetFields& body,
                                                      const BudgetFields& header,
                                                      const engine::KvPolicyRegistry& policies,
-                                                     int64_t prompt_tokens);
+                                                     int64_t prompt_tokens,
+                                                     const HeadMapInfo* head_map = nullptr);
+
+// Whether kv_head_check is on whatever the request says.
+bool NeedsHeadCheck(const HeadMapInfo& head_map, int64_t prompt_tokens);
 
 // A ratio as text ("0.2") to parts per million: a finite decimal with at most six places, nothing
 // else around it. Nothing when malformed.

@@ -40,10 +40,11 @@ struct BudgetFields {
   std::optional<std::string> kv_decode;
   std::optional<bool> kv_strict;
   std::optional<int64_t> kv_recovery_ppm;
+  std::optional<std::string> kv_mode;
+  std::optional<std::string> kv_scope;
+  std::optional<bool> kv_head_check;
   // Members of kv_options, in order; never from a header.
   std::optional<std::vector<PolicyOption>> kv_options;
-  // Fields of policies that are not built yet; naming one is refused by name.
-  std::vector<std::string> unsupported;
 };
 
 struct TextPrompt {

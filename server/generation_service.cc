@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/capacity.h"
 #include "engine/kv/prefill_plan.h"
 #include "server/prompt_encoder.h"
@@ -30,9 +31,11 @@ struct GenerationService::Impl {
   Runtime& runtime;
   const Clock& clock;
   std::atomic<engine::RequestId> next_id{1};
+  mutable std::atomic<bool> noted_unprofiled_length{false};
 
   Impl(Runtime& runtime_in, const Clock& clock_in) : runtime(runtime_in), clock(clock_in) {}
 
+  void NoteUnprofiledLength(int64_t prompt_tokens) const;
   std::optional<ApiError> CheckModel(const GenerationRequest& request) const;
   std::optional<ApiError> CheckBudgetExact(const engine::PromptInfo& prompt,
                                            ResolvedBudget* budget) const;
@@ -57,6 +60,16 @@ std::optional<ApiError> GenerationService::Impl::CheckModel(
       fmt::format("model: this server serves {}; see /v1/models", runtime.model_name()), "model");
   error.http_status = 404;
   return error;
+}
+
+// Logged once: a prompt far longer than those that the head map was made on.
+void GenerationService::Impl::NoteUnprofiledLength(int64_t prompt_tokens) const {
+  const HeadMapInfo& info = runtime.head_map()->info;
+  if (!info.other_weights && NeedsHeadCheck(info, prompt_tokens) &&
+      !noted_unprofiled_length.exchange(true, std::memory_order_relaxed)) {
+    LogWarning("event=head_map_range prompt_tokens={} profiled_tokens={} effect=kv_head_check",
+               prompt_tokens, info.profiled_tokens);
+  }
 }
 
 // A must-keep set that overruns the budget is noted; under kv_strict it is refused before anything
@@ -153,8 +166,9 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
   if (auto error = CheckLength(request, base)) {
     return error;
   }
-  auto budget = ResolveBudget(request.body_budget, request.header_budget, runtime.policies(),
-                              static_cast<int64_t>(base.prompt_ids.size()));
+  auto budget =
+      ResolveBudget(request.body_budget, request.header_budget, runtime.policies(),
+                    static_cast<int64_t>(base.prompt_ids.size()), runtime.head_map_info());
   if (auto* error = std::get_if<ApiError>(&budget)) {
     return std::move(*error);
   }
@@ -171,6 +185,9 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
   }
   if (auto error = ChooseMaxTokens(request, &base)) {
     return error;
+  }
+  if (!resolved.head_map.empty()) {
+    NoteUnprofiledLength(static_cast<int64_t>(base.prompt_ids.size()));
   }
   if (auto error = CheckBudgetExact(runtime.engine().DescribePrompt(base), &resolved)) {
     return error;

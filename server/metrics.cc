@@ -6,6 +6,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <array>
 #include <map>
 #include <utility>
 
@@ -52,6 +53,8 @@ struct ServerMetrics::Impl {
   }
   void Refresh();
   void ObserveTerminal(const engine::RequestEvent& event);
+  void ObserveHeads(const engine::KvReceipt& receipt);
+  void AddHeadTypes();
 
   Runtime& runtime;
   prometheus::Labels labels;
@@ -101,13 +104,61 @@ struct ServerMetrics::Impl {
                                   .Name("headroom_requests_finished_total")
                                   .Help("Ended requests by reason")
                                   .Register(registry);
+  // Per head type; only with a head map.
+  Family<Counter>& head_kept = BuildCounter()
+                                   .Name("headroom_kv_head_type_entries_kept_total")
+                                   .Help("Prompt entries that adaptive kept, by type of head")
+                                   .Register(registry);
+  Family<Counter>& head_full = BuildCounter()
+                                   .Name("headroom_kv_head_type_entries_total")
+                                   .Help("Prompt entries that adaptive saw, by type of head")
+                                   .Register(registry);
+  std::array<Counter*, engine::kNumHeadTypes> kept_by_type = {};
+  std::array<Counter*, engine::kNumHeadTypes> full_by_type = {};
+  Counter& head_checks =
+      MakeCounter("headroom_kv_head_check_escalations_total", "Heads that kv_head_check gave more");
   Family<Counter>& responses = BuildCounter()
                                    .Name("headroom_http_responses_total")
                                    .Help("Answers by endpoint and status")
                                    .Register(registry);
 };
 
-ServerMetrics::ServerMetrics(Runtime& runtime) : impl_(std::make_unique<Impl>(runtime)) {}
+// How many heads each type has, once; and the counters of what they keep.
+void ServerMetrics::Impl::AddHeadTypes() {
+  if (runtime.head_map() == nullptr) {
+    return;
+  }
+  auto& heads = BuildGauge()
+                    .Name("headroom_kv_heads")
+                    .Help("KV heads of the model by their type in the head map")
+                    .Register(registry);
+  const auto counts = engine::CountHeadTypes(*runtime.head_map()->map);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    prometheus::Labels with_type = labels;
+    with_type["type"] = engine::HeadTypeName(static_cast<engine::HeadType>(i));
+    heads.Add(with_type).Set(static_cast<double>(counts[i]));
+    kept_by_type[i] = &head_kept.Add(with_type);
+    full_by_type[i] = &head_full.Add(with_type);
+  }
+}
+
+void ServerMetrics::Impl::ObserveHeads(const engine::KvReceipt& receipt) {
+  const LoadedHeadMap* head_map = runtime.head_map();
+  if (head_map == nullptr || receipt.policy != "adaptive" ||
+      receipt.head_entries.size() != head_map->map->heads.size()) {
+    return;
+  }
+  for (size_t i = 0; i < receipt.head_entries.size(); ++i) {
+    const auto type = static_cast<size_t>(head_map->map->heads[i].type);
+    kept_by_type[type]->Increment(receipt.head_entries[i]);
+    full_by_type[type]->Increment(static_cast<double>(receipt.prompt_tokens));
+  }
+  head_checks.Increment(receipt.escalated_heads);
+}
+
+ServerMetrics::ServerMetrics(Runtime& runtime) : impl_(std::make_unique<Impl>(runtime)) {
+  impl_->AddHeadTypes();
+}
 ServerMetrics::~ServerMetrics() = default;
 
 void ServerMetrics::Impl::ObserveTerminal(const engine::RequestEvent& event) {
@@ -130,6 +181,7 @@ void ServerMetrics::Impl::ObserveTerminal(const engine::RequestEvent& event) {
   if (event.choice == 0 && event.receipt.entries_full > 0) {
     retention.Observe(static_cast<double>(event.receipt.entries) /
                       static_cast<double>(event.receipt.entries_full));
+    ObserveHeads(event.receipt);
     bytes_saved.Increment(static_cast<double>(event.receipt.bytes_full - event.receipt.bytes));
     if (event.receipt.entries < event.receipt.entries_full) {
       compress.Observe(event.receipt.compress_ms / 1000.0);

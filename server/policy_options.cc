@@ -44,6 +44,17 @@ std::string RatioOption(const KvPolicyOptions& options) {
   return RatioText(options.*kField);
 }
 
+// The map's own share where it is not named.
+template <std::optional<int64_t> KvPolicyOptions::*kField, int64_t kMost>
+bool ReadShare(const Value& value, KvPolicyOptions* options) {
+  options->*kField = RatioOf(value);
+  return (options->*kField).has_value() && *(options->*kField) <= kMost;
+}
+template <std::optional<int64_t> KvPolicyOptions::*kField>
+std::string ShareOption(const KvPolicyOptions& options) {
+  return (options.*kField).has_value() ? RatioText(*(options.*kField)) : "null";
+}
+
 bool ReadFraction(const Value& value, KvPolicyOptions* options) {
   return ReadRatio<&KvPolicyOptions::fraction_ppm>(value, options) && options->fraction_ppm > 0;
 }
@@ -94,6 +105,11 @@ constexpr OptionKind kOptions[] = {
     {"recent_share", kShareWanted, ReadRatio<&KvPolicyOptions::recent_share_ppm>,
      RatioOption<&KvPolicyOptions::recent_share_ppm>},
     {"fraction", kRatioWanted, ReadFraction, RatioOption<&KvPolicyOptions::fraction_ppm>},
+    {"dense_share", kShareWanted, ReadShare<&KvPolicyOptions::dense_share_ppm, engine::kPpm>,
+     ShareOption<&KvPolicyOptions::dense_share_ppm>},
+    {"local_share", "a ratio in [0, 0.5] with at most six decimal places",
+     ReadShare<&KvPolicyOptions::local_share_ppm, engine::kPpm / 2>,
+     ShareOption<&KvPolicyOptions::local_share_ppm>},
     {"count_normalised", "true or false", ReadCountNormalised,
      [](const KvPolicyOptions& options) {
        return std::string(options.count_normalised ? "true" : "false");

@@ -6,6 +6,9 @@
 
 #include "base/available_memory.h"
 #include "base/log.h"
+#include "base/thread_pool.h"
+#include "engine/kv/head_map_binding.h"
+#include "engine/kv/policies/policies.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/ref/ref_backend.h"
 
@@ -65,6 +68,7 @@ StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& options
   {
     models::LoadedModel loaded;
     HEADROOM_RETURN_IF_ERROR(runtime->LoadModelFiles(&loaded));
+    HEADROOM_RETURN_IF_ERROR(runtime->LoadHeadMap(loaded));
     HEADROOM_RETURN_IF_ERROR(runtime->BuildEngine(loaded));
     runtime->tokenizer_ = std::move(loaded.tokenizer);
     // `loaded` ends here: the weights are packed, the mapped files are released.
@@ -109,6 +113,55 @@ Status Runtime::LoadModelFiles(models::LoadedModel* loaded) {
   return OkStatus();
 }
 
+// The map of --head-map, if it belongs to this model, and the policy that spends by it.
+Status Runtime::LoadHeadMap(const models::LoadedModel& loaded) {
+  const auto check = engine::FindHeadMapCheck(options_.head_map_check);
+  if (!check.has_value()) {
+    return InvalidArgument("--head-map-check: got {}, wanted strict or warn",
+                           options_.head_map_check);
+  }
+  if (options_.prefer != "answers" && options_.prefer != "balanced" &&
+      options_.prefer != "fluency") {
+    return InvalidArgument("--prefer: got {}, wanted answers, balanced or fluency",
+                           options_.prefer);
+  }
+  if (options_.head_map.empty()) {
+    return OkStatus();
+  }
+  StatusOr<engine::HeadMap> map = engine::LoadHeadMap(options_.head_map);
+  if (!map.ok()) {
+    return InvalidArgument("--head-map: {}", StatusMessage(map.status()));
+  }
+  const int threads = options_.threads > 0 ? options_.threads : AvailableCpus();
+  const auto binding = engine::CheckBinding(*map, engine::IdentifyModel(loaded, threads), *check);
+  if (!binding.ok()) {
+    return InvalidArgument("--head-map: {}: {}", options_.head_map,
+                           StatusMessage(binding.status()));
+  }
+  for (const std::string& warning : binding->warnings) {
+    LogWarning("event=head_map_warning reason=\"{}\"", warning);
+  }
+  LoadedHeadMap& bound = head_map_.emplace();
+  bound.info = {.hash = map->hash,
+                .theta_ppm = map->profile.theta_ppm,
+                .profiled_tokens = engine::ProfiledTokens(*map),
+                .other_weights = binding->other_weights};
+  bound.map = engine::BindHeadMap(std::move(map).value(), *binding);
+  policies_.Add(engine::MakeAdaptivePolicy(bound.map, options_.prefer));
+  LogInfo("event=head_map_loaded hash={} validation={} prefer={}", bound.info.hash,
+          bound.map->validation.status, options_.prefer);
+  return OkStatus();
+}
+
+// The layer above which TSP acts: the flag, else the map's, else FastKV's rule.
+int32_t Runtime::ChooseTspLayer() const {
+  if (options_.tsp_layer >= 0) {
+    return options_.tsp_layer;
+  }
+  return head_map_.has_value() ? head_map_->map->tsp.layer
+                               : std::max(0, config_.num_hidden_layers / 2 - 1);
+}
+
 Status Runtime::BuildEngine(const models::LoadedModel& loaded) {
   const int32_t model_context = config_.max_position_embeddings;
   if (options_.max_context < 0 || options_.max_context > model_context) {
@@ -118,8 +171,7 @@ Status Runtime::BuildEngine(const models::LoadedModel& loaded) {
   max_context_ = options_.max_context > 0 ? options_.max_context : model_context;
   shape_.num_layers = config_.num_hidden_layers;
   shape_.num_kv_heads = config_.num_key_value_heads;
-  shape_.tsp_layer = options_.tsp_layer >= 0 ? options_.tsp_layer
-                                             : std::max(0, config_.num_hidden_layers / 2 - 1);
+  shape_.tsp_layer = ChooseTspLayer();
   if (shape_.tsp_layer >= shape_.num_layers) {
     return InvalidArgument("--tsp-layer: got {}, wanted below the model's {} layers",
                            shape_.tsp_layer, shape_.num_layers);

@@ -12,11 +12,13 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "engine/engine_loop.h"
+#include "engine/kv/head_map.h"
 #include "engine/kv/kv_cache.h"
 #include "kernels/ops.h"
 #include "models/chat_template/chat_template.h"
 #include "models/loaded_model.h"
 #include "models/transformer.h"
+#include "server/budget_resolver.h"
 
 namespace headroom::server {
 
@@ -29,13 +31,22 @@ struct RuntimeOptions {
   int64_t kv_memory_mib = 0;     // 0: auto, see DefaultKvBytes
   int64_t kv_pages = 0;          // overrides kv_memory_mib; for tests
   int32_t max_context = 0;       // 0: the model's
-  int32_t tsp_layer = -1;        // -1: max(0, L / 2 - 1)
+  int32_t tsp_layer = -1;        // -1: the head map's, else max(0, L / 2 - 1)
+  std::string head_map;          // file of schema headmap/1; empty: no policy `adaptive`
+  std::string head_map_check = "strict";  // strict, warn
+  std::string prefer = "balanced";        // answers, balanced, fluency
   int32_t max_batch_rows = 512;  // rows of one step
   int32_t max_running = 256;
   int32_t max_queued = 1024;
   int32_t step_time_ms = 100;
   double kv_overcommit = 1.0;    // >= 1: reservations may add up to so many times the pool
   bool check_invariants = false;
+};
+
+// The head map that `adaptive` spends by, bound to the loaded model.
+struct LoadedHeadMap {
+  std::shared_ptr<const engine::HeadMap> map;
+  HeadMapInfo info;
 };
 
 class Runtime {
@@ -59,6 +70,12 @@ class Runtime {
   int32_t max_context() const { return max_context_; }
   int64_t created_unix_s() const { return created_unix_s_; }
 
+  // Null without --head-map.
+  const LoadedHeadMap* head_map() const { return head_map_.has_value() ? &*head_map_ : nullptr; }
+  const HeadMapInfo* head_map_info() const {
+    return head_map_.has_value() ? &head_map_->info : nullptr;
+  }
+
   kernels::Backend& backend() { return *backend_; }
   const kernels::KvGeometry& geometry() const { return geometry_; }
   const engine::KvModelShape& shape() const { return shape_; }
@@ -75,6 +92,8 @@ class Runtime {
  private:
   Runtime(const RuntimeOptions& options, const Clock& clock);
   Status LoadModelFiles(models::LoadedModel* loaded);
+  Status LoadHeadMap(const models::LoadedModel& loaded);
+  int32_t ChooseTspLayer() const;
   Status BuildEngine(const models::LoadedModel& loaded);
   StatusOr<int32_t> ChoosePages() const;
   Status SelfTest();
@@ -89,6 +108,7 @@ class Runtime {
   std::vector<int32_t> eos_token_ids_;
   models::GenerationDefaults generation_defaults_;
   int64_t num_parameters_ = 0;
+  std::optional<LoadedHeadMap> head_map_;
   int32_t max_context_ = 0;
   int64_t created_unix_s_ = 0;
   kernels::KvGeometry geometry_;

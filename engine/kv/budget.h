@@ -113,6 +113,7 @@ struct KvReceipt {
   int64_t propagated_tokens = 0;  // rows that ran above the TSP layer; N without TSP
   int64_t entries = 0;
   int64_t entries_full = 0;
+  std::vector<int32_t> head_entries;  // [num_layers, num_kv_heads]; their sum is `entries`
   int64_t bytes = 0;  // entries * 2 * head_dim * element size
   int64_t bytes_full = 0;
   int64_t pages = 0;            // page count after prefill, rounding included

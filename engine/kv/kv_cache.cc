@@ -514,8 +514,10 @@ void KvCache::Impl::FinishReceipt(KvSequence& sequence) {
   KvReceipt& receipt = sequence.receipt;
   receipt.propagated_tokens = sequence.plan.phase_rows.back();
   receipt.entries = 0;
+  receipt.head_entries.clear();
   for (const KvHead& head : sequence.heads) {
     receipt.entries += head.length();
+    receipt.head_entries.push_back(head.length());
   }
   receipt.entries_full =
       int64_t{sequence.prompt.num_tokens} * shape.num_layers * shape.num_kv_heads;

@@ -144,7 +144,8 @@ Status Repeat(int64_t repeat, int64_t tokens, const Run& run, BenchRow* row) {
 // The budget on prompts of `tokens` tokens; kv_strict refuses as it does for a request.
 StatusOr<engine::KvPolicySpec> SpecFor(const BenchEngineOptions& options, const Runtime& runtime,
                                        int64_t tokens) {
-  auto budget = ResolveBudget(options.budget, {}, runtime.policies(), tokens);
+  auto budget =
+      ResolveBudget(options.budget, {}, runtime.policies(), tokens, runtime.head_map_info());
   if (const auto* error = std::get_if<ApiError>(&budget)) {
     return InvalidArgument("{}", error->message);
   }

@@ -83,9 +83,23 @@ void AddRuntimeFlags(CLI::App* command, RuntimeFlags* flags) {
       ->check(CLI::Range(0, 1 << 30));
   command
       ->add_option("--tsp-layer", options.tsp_layer,
-                   "layer above which tsp_ratio acts; -1: max(0, layers / 2 - 1)")
+                   "layer above which tsp_ratio acts; -1: the head map's, else "
+                   "max(0, layers / 2 - 1)")
       ->capture_default_str()
       ->check(CLI::Range(-1, 4096));
+  command
+      ->add_option("--head-map", options.head_map,
+                   "what `headroom profile` found out about the model's heads; brings the "
+                   "policy adaptive")
+      ->type_name("FILE");
+  command
+      ->add_option("--head-map-check", options.head_map_check,
+                   "a map of other weights or a failed validation: strict refuses, warn goes on")
+      ->capture_default_str();
+  command
+      ->add_option("--prefer", options.prefer,
+                   "what adaptive spends a budget for: answers, balanced or fluency")
+      ->capture_default_str();
   command->add_option("--max-batch-rows", options.max_batch_rows, "rows of one step")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
@@ -128,7 +142,7 @@ Status FinishRuntimeFlags(const RuntimeFlags& flags) {
 void AddBudgetFlags(CLI::App* command, BudgetFlags* flags) {
   command->add_option("--kv-policy", flags->policy,
                       "full, streaming, h2o, scissorhands, snapkv, adakv, pyramidinfer, gemfilter, "
-                      "fastkv, fastgen or random");
+                      "fastkv, fastgen, random, or adaptive (with --head-map)");
   command->add_option("--kv-retention", flags->retention,
                       "share of the prompt's KV entries to keep, (0, 1]");
   command->add_option("--tsp-ratio", flags->tsp_ratio,
@@ -144,10 +158,17 @@ void AddBudgetFlags(CLI::App* command, BudgetFlags* flags) {
   command->add_option("--kv-min-prompt", flags->min_prompt, "shorter prompts keep everything");
   command->add_option("--tsp-min-prompt", flags->tsp_min_prompt, "shorter prompts run whole");
   command->add_option("--kv-recovery", flags->recovery,
-                      "attention that fastgen's heads keep at least, (0, 1)");
+                      "attention that heads keep at least under fastgen and --kv-mode recovery, "
+                      "(0, 1)");
   command->add_option("--kv-options", flags->options,
                       "settings of the policy alone, a JSON object: {\"alpha\": 0.5}");
   command->add_option("--kv-decode", flags->decode, "grow or typed");
+  command->add_option("--kv-mode", flags->mode,
+                      "adaptive: budget, recovery (the head map's target binds) or both");
+  command->add_option("--kv-scope", flags->scope,
+                      "adaptive: one pool of the whole model, or layer: one of each layer");
+  command->add_flag("--kv-head-check", flags->head_check,
+                    "adaptive: held-out rows of the prompt may give a head more");
   command->add_flag("--kv-strict", flags->strict, "refuse instead of deviating");
 }
 
@@ -168,6 +189,11 @@ StatusOr<BudgetFields> ToBudgetFields(const BudgetFlags& flags) {
   fields.kv_min_prompt = Named(flags.min_prompt);
   fields.tsp_min_prompt = Named(flags.tsp_min_prompt);
   fields.kv_decode = Named(flags.decode);
+  fields.kv_mode = Named(flags.mode);
+  fields.kv_scope = Named(flags.scope);
+  if (flags.head_check) {
+    fields.kv_head_check = true;
+  }
   if (flags.strict) {
     fields.kv_strict = true;
   }

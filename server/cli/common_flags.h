@@ -37,6 +37,9 @@ struct BudgetFlags {
   std::string recovery;
   std::string options;  // a JSON object
   std::string decode;
+  std::string mode;
+  std::string scope;
+  bool head_check = false;
   bool strict = false;
 };
 void AddBudgetFlags(CLI::App* command, BudgetFlags* flags);

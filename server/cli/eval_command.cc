@@ -51,7 +51,8 @@ StatusOr<std::vector<profiler::EvalRow>> MakeRows(const EvalFlags& flags, Runtim
   HEADROOM_ASSIGN_OR_RETURN(grid.settings, ToBudgetFields(flags.settings));
   grid.settings.kv_min_prompt = grid.settings.kv_min_prompt.value_or(0);
   grid.settings.tsp_min_prompt = grid.settings.tsp_min_prompt.value_or(0);
-  return MakeEvalRows(grid, runtime.policies(), runtime.backend().default_kv_dtype());
+  return MakeEvalRows(grid, runtime.policies(), runtime.head_map_info(),
+                      runtime.backend().default_kv_dtype());
 }
 
 StatusOr<std::vector<profiler::Protocol>> ParseProtocols(const std::string& text) {
@@ -299,7 +300,9 @@ void AddGridFlags(CLI::App* command, EvalFlags* flags) {
       ->add_option("--tsp", flags->grid.tsp,
                    "shares of the prompt's rows that go on above the TSP layer; 1: all")
       ->capture_default_str();
-  command->add_option("--theta", flags->grid.theta, "recovery targets of fastgen")
+  command
+      ->add_option("--theta", flags->grid.theta,
+                   "recovery targets of fastgen, and of adaptive under --kv-mode recovery")
       ->capture_default_str();
 }
 

@@ -60,10 +60,14 @@ struct Axes {
   std::vector<int64_t> theta;
 };
 
+constexpr const char* kAdaptive = "adaptive";
+
 std::vector<Budget> BudgetsOf(const std::string& name, const Axes& axes,
+                              const BudgetFields& settings,
                               const engine::KvPolicyRegistry& policies) {
   const engine::KvPolicy* policy = policies.Find(name);  // unknown ones are refused later
-  const bool has_recovery = policy != nullptr && policy->has_recovery();
+  const bool has_recovery = (policy != nullptr && policy->has_recovery()) ||
+                            (name == kAdaptive && settings.kv_mode == "recovery");
   std::vector<Budget> budgets;
   for (const int64_t tsp : axes.tsp) {
     if (name == "full") {
@@ -103,8 +107,8 @@ Status CheckOptions(const std::vector<std::string>& names, const BudgetFields& s
 
 // A row without its KV type.
 StatusOr<EvalRow> ResolveRow(const std::string& policy, const Budget& budget,
-                             const BudgetFields& settings,
-                             const engine::KvPolicyRegistry& policies) {
+                             const BudgetFields& settings, const engine::KvPolicyRegistry& policies,
+                             const HeadMapInfo* head_map) {
   EvalRow row;
   row.policy = policy;
   row.retention_ppm = budget.retention_ppm;
@@ -115,13 +119,24 @@ StatusOr<EvalRow> ResolveRow(const std::string& policy, const Budget& budget,
   fields.kv_retention_ppm = budget.retention_ppm;
   fields.tsp_ratio_ppm = budget.tsp_ppm;
   fields.kv_recovery_ppm = budget.theta_ppm;
+  if (policy != kAdaptive) {
+    fields.kv_mode.reset();
+    fields.kv_scope.reset();
+    fields.kv_head_check.reset();
+  } else if (budget.theta_ppm.has_value()) {
+    fields.kv_retention_ppm.reset();
+  }
   if (const engine::KvPolicy* known = policies.Find(policy);
       known != nullptr && fields.kv_options.has_value()) {
     std::erase_if(*fields.kv_options,
                   [&](const PolicyOption& option) { return !Reads(*known, option); });
   }
-  // Documents have many lengths, and eval's short-prompt thresholds are 0 unless named.
-  const auto resolved = ResolveBudget(fields, {}, policies, /*prompt_tokens=*/INT32_MAX);
+  // Documents have many lengths, and eval's short-prompt thresholds are 0 unless named. Whether one
+  // is out of the profile's range is not looked at.
+  HeadMapInfo info = head_map != nullptr ? *head_map : HeadMapInfo{};
+  info.profiled_tokens = 0;
+  const auto resolved = ResolveBudget(fields, {}, policies, /*prompt_tokens=*/INT32_MAX,
+                                      head_map != nullptr ? &info : nullptr);
   if (const auto* error = std::get_if<ApiError>(&resolved)) {
     if (error->code != "policy_unsupported") {
       return InvalidArgument("{}", error->message);
@@ -160,6 +175,7 @@ StatusOr<std::vector<std::string>> SplitList(const std::string& text, const std:
 
 StatusOr<std::vector<EvalRow>> MakeEvalRows(const EvalGridFlags& flags,
                                             const engine::KvPolicyRegistry& policies,
+                                            const HeadMapInfo* head_map,
                                             kernels::KvDType default_dtype) {
   HEADROOM_ASSIGN_OR_RETURN(const auto names, SplitList(flags.policies, "--policies"));
   HEADROOM_ASSIGN_OR_RETURN(const auto dtypes, ParseDTypes(flags.kv_dtype, default_dtype));
@@ -170,8 +186,9 @@ StatusOr<std::vector<EvalRow>> MakeEvalRows(const EvalGridFlags& flags,
   HEADROOM_RETURN_IF_ERROR(CheckOptions(names, flags.settings, policies));
   std::vector<EvalRow> cells;
   for (const std::string& name : names) {
-    for (const Budget& budget : BudgetsOf(name, axes, policies)) {
-      HEADROOM_ASSIGN_OR_RETURN(EvalRow row, ResolveRow(name, budget, flags.settings, policies));
+    for (const Budget& budget : BudgetsOf(name, axes, flags.settings, policies)) {
+      HEADROOM_ASSIGN_OR_RETURN(EvalRow row,
+                                ResolveRow(name, budget, flags.settings, policies, head_map));
       cells.push_back(std::move(row));
     }
   }

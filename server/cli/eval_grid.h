@@ -9,6 +9,7 @@
 #include "engine/kv/policy.h"
 #include "kernels/ops.h"
 #include "profiler/evaluation/eval_row.h"
+#include "server/budget_resolver.h"
 #include "server/generation_request.h"
 
 namespace headroom::server {
@@ -23,11 +24,14 @@ struct EvalGridFlags {
 };
 
 // The reference (full, the first KV type) first, then for each KV type each policy: `full` once per
-// tsp ratio, `fastgen` once per theta and tsp ratio, the others once per retention and tsp ratio.
-// What a policy refuses is a row with its refusal. Errors: malformed lists, unknown policies and KV
-// types, settings out of range.
+// tsp ratio, `fastgen` and `adaptive` under kv_mode recovery once per theta and tsp ratio, the
+// others once per retention and tsp ratio. Only `adaptive` gets kv_mode, kv_scope and
+// kv_head_check. `head_map`: null where the registry has no `adaptive`. What a policy refuses is a
+// row with its refusal. Errors: malformed lists, unknown policies and KV types, settings out of
+// range.
 StatusOr<std::vector<profiler::EvalRow>> MakeEvalRows(const EvalGridFlags& flags,
                                                       const engine::KvPolicyRegistry& policies,
+                                                      const HeadMapInfo* head_map,
                                                       kernels::KvDType default_dtype);
 
 // "a,b" to its parts, blanks trimmed. Errors: nothing between two commas, a part twice.

@@ -37,13 +37,19 @@ struct TextField {
   std::optional<std::string> BudgetFields::*member;
 };
 constexpr TextField kTextFields[] = {
-    {"kv_policy", &BudgetFields::kv_policy},
-    {"kv_pool", &BudgetFields::kv_pool},
-    {"kv_decode", &BudgetFields::kv_decode},
+    {"kv_policy", &BudgetFields::kv_policy}, {"kv_pool", &BudgetFields::kv_pool},
+    {"kv_decode", &BudgetFields::kv_decode}, {"kv_mode", &BudgetFields::kv_mode},
+    {"kv_scope", &BudgetFields::kv_scope},
 };
 
-// Settings of policies that this server does not have.
-constexpr const char* kUnbuiltFields[] = {"kv_mode", "kv_scope", "kv_head_check"};
+struct FlagField {
+  const char* name;
+  std::optional<bool> BudgetFields::*member;
+};
+constexpr FlagField kFlagFields[] = {
+    {"kv_strict", &BudgetFields::kv_strict},
+    {"kv_head_check", &BudgetFields::kv_head_check},
+};
 
 ApiError InvalidBudget(const std::string& param, const char* wanted) {
   return BadRequest("invalid_budget", fmt::format("{}: wanted {}", param, wanted), param);
@@ -134,20 +140,17 @@ std::optional<ApiError> ReadHeader(const std::string& header, const std::string&
       return std::nullopt;
     }
   }
-  if (name == "kv_strict") {
-    if (value != "true" && value != "false") {
-      return InvalidBudget(header, "true or false");
+  for (const FlagField& field : kFlagFields) {
+    if (name == field.name) {
+      if (value != "true" && value != "false") {
+        return InvalidBudget(header, "true or false");
+      }
+      fields->*(field.member) = value == "true";
+      return std::nullopt;
     }
-    fields->kv_strict = value == "true";
-    return std::nullopt;
   }
   if (name == "kv_options") {
     return InvalidBudget(header, "the body: it is not taken from a header");
-  }
-  for (const char* unbuilt : kUnbuiltFields) {
-    if (name == unbuilt) {
-      fields->unsupported.push_back(header);
-    }
   }
   return std::nullopt;
 }
@@ -174,11 +177,8 @@ void ReadBudgetBody(ObjectReader& reader, BudgetFields* fields) {
       reader.Read(field.name, &(fields->*(field.member)));
     }
   }
-  reader.Read("kv_strict", &fields->kv_strict);
-  for (const char* name : kUnbuiltFields) {
-    if (reader.Find(name) != nullptr) {
-      fields->unsupported.push_back(name);
-    }
+  for (const FlagField& field : kFlagFields) {
+    reader.Read(field.name, &(fields->*(field.member)));
   }
   if (const Json* options = reader.Find("kv_options")) {
     if (!options->is_object()) {

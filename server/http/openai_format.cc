@@ -18,6 +18,18 @@ Json Envelope(const AnswerContext& context, bool chunk) {
   return json;
 }
 
+const char* KvModeName(engine::KvMode mode) {
+  switch (mode) {
+    case engine::KvMode::kBudget:
+      return "budget";
+    case engine::KvMode::kRecovery:
+      return "recovery";
+    case engine::KvMode::kBoth:
+      return "both";
+  }
+  return "";
+}
+
 const char* FinishText(engine::FinishReason reason) {
   return reason == engine::FinishReason::kStop ? "stop" : "length";
 }
@@ -146,7 +158,7 @@ void Accumulate(const engine::RequestEvent& event, ChoiceState* choice) {
 Json ReceiptJson(const ResolvedBudget& budget, const engine::KvReceipt& receipt) {
   Json json;
   json["policy"] = receipt.policy;
-  json["head_map"] = nullptr;
+  json["head_map"] = budget.head_map.empty() ? Json(nullptr) : Json(budget.head_map);
   json["asked"] = Json::object();
   Json sources = Json::object();
   for (const ResolvedBudget::Field& field : budget.asked) {
@@ -172,6 +184,11 @@ Json ReceiptJson(const ResolvedBudget& budget, const engine::KvReceipt& receipt)
   applied["kv_min_prompt"] = spec.min_prompt;
   applied["tsp_min_prompt"] = spec.tsp_min_prompt;
   applied["kv_decode"] = spec.decode == engine::KvDecode::kTyped ? "typed" : "grow";
+  if (!budget.head_map.empty()) {
+    applied["kv_mode"] = KvModeName(spec.mode);
+    applied["kv_scope"] = spec.scope == engine::KvScope::kLayer ? "layer" : "model";
+    applied["kv_head_check"] = spec.head_check;
+  }
   if (budget.applied_recovery.has_value()) {
     applied["kv_recovery"] = Json::parse(*budget.applied_recovery, nullptr, false);
   }
@@ -324,6 +341,19 @@ std::string ModelBody(const Runtime& runtime) {
   json["parent"] = nullptr;
   json["max_model_len"] = runtime.max_context();
   json["context_length"] = runtime.max_context();
+  if (const LoadedHeadMap* loaded = runtime.head_map()) {
+    const auto counts = engine::CountHeadTypes(*loaded->map);
+    Json types = Json::object();
+    for (size_t i = 0; i < counts.size(); ++i) {
+      types[engine::HeadTypeName(static_cast<engine::HeadType>(i))] = counts[i];
+    }
+    json["head_map"] = {{"hash", loaded->info.hash},
+                        {"validation", loaded->map->validation.status},
+                        {"prefer", runtime.options().prefer},
+                        {"heads", std::move(types)}};
+  } else {
+    json["head_map"] = nullptr;
+  }
   json["meta"] = {{"n_ctx_train", runtime.config().max_position_embeddings},
                   {"n_params", runtime.num_parameters()},
                   {"vocab_size", runtime.config().vocab_size},

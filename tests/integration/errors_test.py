@@ -48,7 +48,8 @@ def post(server, path, fields, headers=None):
     ({"kv_window": 8, "kv_window_raw": 8}, 400, "invalid_budget", "kv_window_raw"),
     ({"kv_policy": "full", "kv_retention": 0.5}, 400, "policy_unsupported", "kv_policy"),
     ({"kv_recovery": 0.9}, 400, "policy_unsupported", "kv_recovery"),
-    ({"kv_scope": "layer"}, 400, "unsupported_parameter", "kv_scope"),
+    ({"kv_scope": "layer"}, 400, "policy_unsupported", "kv_scope"),
+    ({"kv_mode": "fast"}, 400, "invalid_budget", "kv_mode"),
     ({"kv_retention": 0.5, "kv_strict": True}, 400, "budget_not_exact", "kv_strict"),
 ])
 def test_faults_are_statuses_streamed_or_not(tiny, path, stream, fields, status, code, param):
@@ -68,7 +69,7 @@ def test_faults_are_statuses_streamed_or_not(tiny, path, stream, fields, status,
     ({"x-kv-policy": "magic"}, "invalid_budget", "x-kv-policy"),
     ({"x-kv-policy": "full", "x-kv-retention": "0.5"}, "policy_unsupported", "x-kv-policy"),
     ({"x-kv-options": "{}"}, "invalid_budget", "x-kv-options"),
-    ({"x-kv-mode": "both"}, "unsupported_parameter", "x-kv-mode"),
+    ({"x-kv-mode": "both"}, "policy_unsupported", "x-kv-mode"),
 ])
 def test_budget_headers_are_named_as_written(tiny, headers, code, param):
     assert_error(post(tiny, TEXT, {}, headers), 400, code, param)

@@ -300,12 +300,13 @@ INSTANTIATE_TEST_SUITE_P(
                     "policy_unsupported", "kv_decode"}),
     [](const auto& of) { return std::string(of.param.name); });
 
-TEST(ResolveBudgetTest, PoliciesThatAreNotBuiltAreUnsupportedNotUnknown) {
+TEST(ResolveBudgetTest, AdaptiveWithoutAHeadMapIsUnsupportedNotUnknown) {
   BudgetFields fields;
   fields.kv_policy = "adaptive";
   const ApiError error = Refused(fields);
   EXPECT_EQ(error.code, "policy_unsupported");
   EXPECT_EQ(error.param, "kv_policy");
+  EXPECT_NE(error.message.find("--head-map"), std::string::npos) << error.message;
 }
 
 TEST(ResolveBudgetTest, AnUnknownPolicyIsNotRepeatedButTheKnownOnesAreNamed) {
@@ -327,13 +328,20 @@ TEST(ResolveBudgetTest, ARefusedPairIsNamedOnBothSides) {
   EXPECT_NE(message.find("full"), std::string::npos) << message;
 }
 
-TEST(ResolveBudgetTest, FieldsOfUnbuiltPoliciesAreRefusedByName) {
-  BudgetFields fields;
-  fields.unsupported = {"kv_mode"};
-  EXPECT_EQ(Refused(fields).code, "unsupported_parameter");
-  EXPECT_EQ(Refused(fields).param, "kv_mode");
-  fields.unsupported = {"x-kv-mode"};
-  EXPECT_EQ(Refused({}, fields).param, "x-kv-mode");
+TEST(ResolveBudgetTest, SettingsOfAdaptiveAreRefusedWithoutAHeadMap) {
+  BudgetFields mode;
+  mode.kv_mode = "both";
+  EXPECT_EQ(Refused(mode).code, "policy_unsupported");
+  EXPECT_EQ(Refused(mode).param, "kv_mode");
+  EXPECT_EQ(Refused({}, mode).param, "x-kv-mode");
+  BudgetFields scope;
+  scope.kv_scope = "layer";
+  EXPECT_EQ(Refused(scope).param, "kv_scope");
+  BudgetFields check;
+  check.kv_head_check = true;
+  EXPECT_EQ(Refused({}, check).param, "x-kv-head-check");
+  check.kv_head_check = false;
+  EXPECT_EQ(Resolved(check).spec.policy, "full");
 }
 
 TEST(ResolveBudgetTest, ARecoveryTargetGoesWithFastGenAlone) {

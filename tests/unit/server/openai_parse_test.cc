@@ -108,11 +108,11 @@ TEST(ParseBodyTest, NullIsAbsent) {
                            "user",           "logprobs",   "tools",       "response_format",
                            "suffix",         "best_of",    "echo",        "kv_policy",
                            "kv_retention",   "kv_window",  "kv_strict",   "kv_options",
-                           "kv_recovery",    "timeout"}) {
+                           "kv_recovery",    "timeout",    "kv_mode",     "kv_scope",
+                           "kv_head_check"}) {
     const ParsedBody body = Parsed(kText, TextBody(std::string("\"") + name + "\": null"));
     EXPECT_EQ(body.num_unknown_fields, 0) << name;
     EXPECT_FALSE(body.request.stream || body.request.temperature.has_value()) << name;
-    EXPECT_TRUE(body.request.body_budget.unsupported.empty()) << name;
   }
   EXPECT_EQ(Refused(kText, R"({"prompt": null})").param, "prompt");
   EXPECT_EQ(Refused(kChat, R"({"messages": null})").param, "messages");
@@ -461,28 +461,21 @@ TEST(ParseBudgetHeadersTest, ReadsEveryBudgetHeaderAndNoOther) {
   EXPECT_EQ(fields.tsp_min_prompt, 1);
   EXPECT_EQ(fields.kv_decode, "grow");
   EXPECT_EQ(fields.kv_strict, true);
-  EXPECT_TRUE(fields.unsupported.empty());
   EXPECT_EQ(ParsedHeaders({{"x-kv-strict", "false"}}).kv_strict, false);
 }
 
 TEST(ParseBudgetHeadersTest, MalformedValuesAreRefusedWithTheHeadersName) {
-  for (const auto& [name, value] : HeaderList{{"x-kv-retention", ""},
-                                              {"x-kv-retention", "abc"},
-                                              {"x-kv-retention", "1e-1"},
-                                              {"x-kv-retention", "0.2, 0.3"},
-                                              {"x-tsp-ratio", "-0.2"},
-                                              {"x-kv-window", ""},
-                                              {"x-kv-window", "8.0"},
-                                              {"x-kv-window", "+8"},
-                                              {"x-kv-window", "8 8"},
-                                              {"x-kv-window", "18446744073709551616"},
-                                              {"x-kv-sink-tokens", "-5"},
-                                              {"x-kv-min-prompt", "1e9"},
-                                              {"x-kv-policy", ""},
-                                              {"x-kv-pool", ""},
-                                              {"x-kv-strict", "yes"},
-                                              {"x-kv-strict", "1"},
-                                              {"x-kv-options", "{}"}}) {
+  for (const auto& [name, value] :
+       HeaderList{{"x-kv-retention", ""},     {"x-kv-retention", "abc"},
+                  {"x-kv-retention", "1e-1"}, {"x-kv-retention", "0.2, 0.3"},
+                  {"x-tsp-ratio", "-0.2"},    {"x-kv-window", ""},
+                  {"x-kv-window", "8.0"},     {"x-kv-window", "+8"},
+                  {"x-kv-window", "8 8"},     {"x-kv-window", "18446744073709551616"},
+                  {"x-kv-sink-tokens", "-5"}, {"x-kv-min-prompt", "1e9"},
+                  {"x-kv-policy", ""},        {"x-kv-pool", ""},
+                  {"x-kv-strict", "yes"},     {"x-kv-strict", "1"},
+                  {"x-kv-head-check", "on"},  {"x-kv-mode", ""},
+                  {"x-kv-scope", ""},         {"x-kv-options", "{}"}}) {
     auto result = ParseBudgetHeaders({{name, value}});
     const auto* error = std::get_if<ApiError>(&result);
     ASSERT_NE(error, nullptr) << name << ": " << value;
@@ -499,9 +492,12 @@ TEST(ParseBudgetHeadersTest, AHeaderGivenTwiceIsAFaultEvenWithEqualValues) {
   EXPECT_EQ(error->param, "x-kv-retention");
 }
 
-TEST(ParseBudgetHeadersTest, SettingsOfUnbuiltPoliciesAreNotedByTheirHeader) {
-  EXPECT_EQ(ParsedHeaders({{"x-kv-mode", "both"}, {"x-kv-head-check", "true"}}).unsupported,
-            (std::vector<std::string>{"x-kv-mode", "x-kv-head-check"}));
+TEST(ParseBudgetHeadersTest, SettingsOfTheHeadMapHaveHeaders) {
+  const BudgetFields fields =
+      ParsedHeaders({{"x-kv-mode", "both"}, {"x-kv-scope", "layer"}, {"x-kv-head-check", "true"}});
+  EXPECT_EQ(fields.kv_mode, "both");
+  EXPECT_EQ(fields.kv_scope, "layer");
+  EXPECT_EQ(fields.kv_head_check, true);
 }
 
 }  // namespace
