@@ -60,17 +60,23 @@ StatusOr<HeadMap> DeriveHeadMap(const HeadMap& map, int64_t theta_ppm) {
   const int64_t recent = map.profile.recent_tokens;
   const std::vector<int64_t> entries = LadderEntries(ladder, reference, recent);
   HeadMap derived = map;
+  if (theta_ppm == map.profile.theta_ppm) {
+    return derived;
+  }
   derived.profile.theta_ppm = theta_ppm;
   for (HeadEntry& head : derived.heads) {
     const HeadType before = head.type;
+    const int32_t last = static_cast<int32_t>(ladder.rungs.size()) - 1;
+    const int32_t own = RungAt(head, map.profile.theta_ppm, entries, reference.num_tokens);
     int32_t rung = RungAt(head, theta_ppm, entries, reference.num_tokens);
-    // A probe promotes whatever the mass says, at every theta.
-    if (before == HeadType::kDense && head.probe_ppm() >= map.profile.probe_threshold_ppm) {
-      rung = static_cast<int32_t>(ladder.rungs.size()) - 1;
+    // What promotes a head whatever its mass says does so at every theta. A probe shows in the mean
+    // score, or in that the head is dense where its masses ask for less.
+    if (before == HeadType::kDense &&
+        (own != last || head.probe_ppm() >= map.profile.probe_threshold_ppm)) {
+      rung = last;
     }
     const Rung& chosen = ladder.rungs[static_cast<size_t>(rung)];
-    if (rung != RungAt(head, map.profile.theta_ppm, entries, reference.num_tokens) ||
-        TypeOfRung(chosen) != before) {
+    if (rung != own || TypeOfRung(chosen) != before) {
       SetRung(chosen, reference, recent, &head);
     }
     SetMargin(head.recovery[static_cast<size_t>(rung)].p10_ppm, theta_ppm, &head);

@@ -4,6 +4,7 @@
 
 #include "base/sha256.h"
 #include "engine/token_classes.h"
+#include "models/file_error.h"
 #include "models/fingerprint.h"
 
 namespace headroom::engine {
@@ -127,7 +128,7 @@ Status CheckValidation(const MapValidation& validation, HeadMapCheck check,
 ModelIdentity IdentifyModel(const models::LoadedModel& loaded, int num_threads) {
   ModelIdentity identity;
   MapModel& model = identity.model;
-  model.name = loaded.name;
+  model.name = models::Printable(loaded.name);
   model.num_layers = loaded.config.num_hidden_layers;
   model.num_query_heads = loaded.config.num_attention_heads;
   model.num_kv_heads = loaded.config.num_key_value_heads;

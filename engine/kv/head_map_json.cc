@@ -214,7 +214,7 @@ void AppendText(const Json& json, int indent, std::string* text);
 // Members one a line, or all in one line where they are scalars or lists of scalars.
 void AppendMembers(const Json& json, int indent, std::string* text) {
   const bool one_line = IsOneLine(json);
-  const std::string newline = one_line ? "" : "\n" + std::string(static_cast<size_t>(indent), ' ');
+  const std::string newline = one_line ? "" : fmt::format("\n{:{}}", "", indent);
   bool first = true;
   for (const auto& item : json.items()) {
     *text += first ? "" : one_line ? ", " : ",";
@@ -227,7 +227,7 @@ void AppendMembers(const Json& json, int indent, std::string* text) {
     first = false;
   }
   if (!one_line && !first) {
-    *text += "\n" + std::string(static_cast<size_t>(indent - 1), ' ');
+    *text += fmt::format("\n{:{}}", "", indent - 1);
   }
 }
 
@@ -262,7 +262,7 @@ Json SummaryJson(const HeadMap& map) {
   for (int32_t layer = 0; layer < map.model.num_layers; ++layer) {
     std::string line;
     for (int32_t g = 0; g < map.model.num_kv_heads; ++g) {
-      line += (g > 0 ? " " : "") + std::string(HeadTypeName(map.head(layer, g).type));
+      line += fmt::format("{}{}", g > 0 ? " " : "", HeadTypeName(map.head(layer, g).type));
     }
     matrix.push_back(std::move(line));
   }

@@ -41,7 +41,7 @@ class Members {
 
   Status& status() { return status_; }
   std::string PathOf(const std::string& key) const {
-    return path_.empty() || key.empty() ? path_ + key : path_ + "." + key;
+    return path_.empty() || key.empty() ? path_ + key : path_ + "." + Printable(key);
   }
 
   // Null after a fault.

@@ -2,6 +2,7 @@
 
 #include "base/sha256.h"
 #include "engine/kv/head_map.h"
+#include "models/tokenizer/utf8.h"
 
 namespace headroom::engine {
 namespace {
@@ -14,6 +15,19 @@ constexpr int32_t kMaxLayers = 4096;
 constexpr int32_t kMaxHeads = 4096;
 constexpr size_t kMaxText = 256;
 constexpr int64_t kMassRounding = 100;  // masses are rounded one by one before they are added
+
+// Well-formed UTF-8 without control characters: what JSON holds and terminals show.
+bool IsPrintable(const std::string& text) {
+  for (size_t i = 0; i < text.size();) {
+    const models::Utf8Char character = models::DecodeUtf8(text, i);
+    if (character.result != models::Utf8Result::kCharacter || character.code_point < 0x20 ||
+        character.code_point == 0x7f) {
+      return false;
+    }
+    i += static_cast<size_t>(character.num_bytes);
+  }
+  return true;
+}
 
 // Remembers the first fault.
 class Checker {
@@ -43,12 +57,11 @@ class Checker {
     }
   }
   void Text(const std::string& path, const std::string& value, bool may_be_empty = false) {
-    const bool printable = std::all_of(value.begin(), value.end(), [](char c) {
-      return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
-    });
+    const bool printable = IsPrintable(value);
     if (!printable || value.size() > kMaxText || (value.empty() && !may_be_empty)) {
       Fail(path,
-           fmt::format("{} bytes{}", value.size(), printable ? "" : " with control characters"),
+           fmt::format("{} bytes{}", value.size(),
+                       printable ? "" : ", control characters or ill-formed UTF-8 among them"),
            fmt::format("{} to {} bytes of text", may_be_empty ? 0 : 1, kMaxText));
     }
   }

@@ -43,7 +43,11 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
   std::vector<std::string> known;
   for (const CLI::App* command : app.get_subcommands({})) {
     if (command->parsed()) {
-      return otherwise;
+      // Below "bench" and "headmap" stand further commands.
+      const auto name = std::find(arguments.begin(), arguments.end(), command->get_name());
+      return command->get_subcommands({}).empty() || name == arguments.end()
+                 ? otherwise
+                 : UnknownCommand(*command, {name + 1, arguments.end()}, otherwise);
     }
     known.push_back(command->get_name());
   }
@@ -54,6 +58,39 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
     }
   }
   return otherwise;
+}
+
+std::vector<Command> AddCommands(CLI::App& app) {
+  std::vector<Command> commands;
+  // `path` begins with the parent's name, where that is not the program.
+  const auto add = [&commands](CLI::App* parent, const std::string& path, const char* help,
+                               CommandRunner (*make)(CLI::App*)) {
+    CLI::App* command = parent->add_subcommand(path.substr(path.rfind(' ') + 1), help);
+    commands.push_back({path, command, make(command)});
+  };
+  add(&app, "serve", "Serve a model over HTTP", AddServeCommand);
+  add(&app, "generate", "One prompt from the command line, streamed", AddGenerateCommand);
+  add(&app, "inspect", "What a model file holds", AddInspectCommand);
+  add(&app, "tokenize", "Text to token ids and back", AddTokenizeCommand);
+  CLI::App* bench = app.add_subcommand("bench", "Measure speed");
+  bench->require_subcommand(1);
+  add(bench, "bench engine", "Prefill and decode speed at depth", AddBenchEngineCommand);
+  add(&app, "eval", "Quality under compression against the full cache", AddEvalCommand);
+  add(&app, "profile", "Type every KV head; writes a head map", AddProfileCommand);
+  CLI::App* maps =
+      app.add_subcommand("headmap", "Show, compare, derive, check and export head maps");
+  maps->require_subcommand(1);
+  add(maps, "headmap show", "Types, budgets, TSP layer and validation of a map",
+      AddHeadMapShowCommand);
+  add(maps, "headmap diff", "Heads whose type differs between two maps; exit status 1 if any",
+      AddHeadMapDiffCommand);
+  add(maps, "headmap derive", "The types for another recovery target", AddHeadMapDeriveCommand);
+  add(maps, "headmap check",
+      "Does a map fit a model? Hashes, with --prompts also its heads; exit status 1 if not",
+      AddHeadMapCheckCommand);
+  add(maps, "headmap export", "A map in the formats of DuoAttention and kvpress",
+      AddHeadMapExportCommand);
+  return commands;
 }
 
 int Run(std::vector<std::string> arguments) {
@@ -67,26 +104,7 @@ int Run(std::vector<std::string> arguments) {
   std::string shown_only;
   app.add_option("--config", shown_only, "config file; may stand anywhere");
 
-  CLI::App* bench = app.add_subcommand("bench", "Measure speed");
-  bench->require_subcommand(1);
-  std::vector<Command> commands = {
-      {"serve", app.add_subcommand("serve", "Serve a model over HTTP"), {}},
-      {"generate",
-       app.add_subcommand("generate", "One prompt from the command line, streamed"),
-       {}},
-      {"inspect", app.add_subcommand("inspect", "What a model file holds"), {}},
-      {"tokenize", app.add_subcommand("tokenize", "Text to token ids and back"), {}},
-      {"bench engine", bench->add_subcommand("engine", "Prefill and decode speed at depth"), {}},
-      {"eval", app.add_subcommand("eval", "Quality under compression against the full cache"), {}},
-      {"profile", app.add_subcommand("profile", "Type every KV head; writes a head map"), {}},
-  };
-  commands[0].run = AddServeCommand(commands[0].app);
-  commands[1].run = AddGenerateCommand(commands[1].app);
-  commands[2].run = AddInspectCommand(commands[2].app);
-  commands[3].run = AddTokenizeCommand(commands[3].app);
-  commands[4].run = AddBenchEngineCommand(commands[4].app);
-  commands[5].run = AddEvalCommand(commands[5].app);
-  commands[6].run = AddProfileCommand(commands[6].app);
+  const std::vector<Command> commands = AddCommands(app);
 
   auto config_path = TakeConfigPath(&arguments);
   if (!config_path.ok()) {

@@ -16,6 +16,11 @@ CommandRunner AddGenerateCommand(CLI::App* command);
 CommandRunner AddInspectCommand(CLI::App* command);
 CommandRunner AddTokenizeCommand(CLI::App* command);
 CommandRunner AddBenchEngineCommand(CLI::App* command);
+CommandRunner AddHeadMapShowCommand(CLI::App* command);
+CommandRunner AddHeadMapDiffCommand(CLI::App* command);
+CommandRunner AddHeadMapDeriveCommand(CLI::App* command);
+CommandRunner AddHeadMapExportCommand(CLI::App* command);
+CommandRunner AddHeadMapCheckCommand(CLI::App* command);
 CommandRunner AddEvalCommand(CLI::App* command);
 CommandRunner AddProfileCommand(CLI::App* command);
 

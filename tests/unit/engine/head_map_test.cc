@@ -176,6 +176,7 @@ TEST(HeadMapTest, ValidationFindsWhatTheSyntaxAllows) {
       {[](HeadMap* map) { std::swap(map->bound[0], map->bound[1]); }, "bound[1]"},
       {[](HeadMap* map) { map->model.arch_hash.clear(); }, "model.arch_hash"},
       {[](HeadMap* map) { map->model.name = "a\nb"; }, "model.name"},
+      {[](HeadMap* map) { map->model.name = "caf\xe9"; }, "ill-formed UTF-8"},
       {[](HeadMap* map) { map->profile.theta_ppm = 0; }, "profile.theta"},
       {[](HeadMap* map) { map->tsp.overlap_ppm.pop_back(); }, "tsp.overlap"},
       {[](HeadMap* map) { map->tsp.candidates[1].layer = 0; }, "tsp.candidates[1]"},

@@ -126,6 +126,17 @@ TEST(DeriveTest, EqualsAProfileAtTheOtherTheta) {
   }
 }
 
+// A probe that promoted a head may show in some prompts only: its mean score is below the threshold.
+TEST(DeriveTest, AHeadThatAskedForLessAndIsDenseStaysDense) {
+  engine::HeadMap map = MapOf(ClassifyAt(950'000));
+  map.heads[4].copy_ppm = map.profile.probe_threshold_ppm - 1;
+  for (const int64_t theta : {800'000, 950'000, 990'000}) {
+    const auto derived = DeriveHeadMap(map, theta);
+    ASSERT_TRUE(derived.ok()) << StatusMessage(derived.status());
+    EXPECT_EQ(derived->heads[4].type, HeadType::kDense) << theta;
+  }
+}
+
 TEST(DeriveTest, RefusesWhatItCannotRelabel) {
   engine::HeadMap map = MapOf(ClassifyAt(950'000));
   EXPECT_FALSE(DeriveHeadMap(map, 0).ok());
