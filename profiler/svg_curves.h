@@ -11,8 +11,8 @@ struct Curve {
   std::string name;    // legend; empty: no entry
   std::string colour;  // CSS: "var(--t3)"
   bool is_dashed = false;
-  std::vector<std::pair<double, double>> points;  // x ascending
-  std::vector<std::string> tooltips;              // one a point, or empty
+  std::vector<std::pair<double, double>> points = {};  // x ascending
+  std::vector<std::string> tooltips = {};              // one a point, or empty
 };
 
 struct CurvePlot {
