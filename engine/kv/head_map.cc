@@ -30,22 +30,6 @@ const SpendPlan* HeadMap::FindSpend(const std::string& prefer) const {
   return nullptr;
 }
 
-int64_t DenseShare(const SpendPlan& plan, int64_t retention_ppm) {
-  if (plan.points.empty() || retention_ppm <= 0) {
-    return 0;
-  }
-  int64_t share = plan.points.front().dense_share_ppm;
-  for (const SpendPoint& point : plan.points) {
-    if (point.retention_ppm <= retention_ppm) {
-      share = point.dense_share_ppm;
-    } else {
-      // What a later point spends on dense heads bounds what any retention below it may spend.
-      share = std::min(share, point.retention_ppm * point.dense_share_ppm / retention_ppm);
-    }
-  }
-  return share;
-}
-
 std::string PpmText(int64_t ppm) {
   const uint64_t size =
       ppm < 0 ? uint64_t{0} - static_cast<uint64_t>(ppm) : static_cast<uint64_t>(ppm);

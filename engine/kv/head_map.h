@@ -137,7 +137,7 @@ struct TspChoice {
 
 // How `adaptive` splits a budget.
 struct SpendPoint {
-  int64_t retention_ppm = 0;    // rho; between points the next lower one's shares hold
+  int64_t retention_ppm = 0;    // rho; between points the dense part is interpolated
   int64_t dense_share_ppm = 0;  // of the elastic pool
 };
 struct SpendPlan {
@@ -189,12 +189,6 @@ struct HeadMap {
   // The plan of a preference; null: none of that name.
   const SpendPlan* FindSpend(const std::string& prefer) const;
 };
-
-// The share of the elastic pool that goes to dense heads at `retention_ppm`. Below the first point
-// that one's holds. Where a later point has a smaller share, the share falls towards it early: its
-// product with the retention never shrinks by more than its own rounding (one ppm of the pool) as
-// the retention grows; who needs nested sets takes the running maximum.
-int64_t DenseShare(const SpendPlan& plan, int64_t retention_ppm);
 
 // Parts per million as the shortest decimal: "0.2", "-0.000001", "1".
 std::string PpmText(int64_t ppm);

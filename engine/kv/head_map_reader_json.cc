@@ -41,7 +41,8 @@ class Members {
 
   Status& status() { return status_; }
   std::string PathOf(const std::string& key) const {
-    return path_.empty() || key.empty() ? path_ + key : path_ + "." + Printable(key);
+    const char* dot = path_.empty() || key.empty() ? "" : ".";
+    return fmt::format("{}{}{}", path_, dot, Printable(key));
   }
 
   // Null after a fault.
@@ -127,10 +128,12 @@ class Members {
   }
 
   static Status FaultAt(const std::string& path, const Json& value, const std::string& wanted) {
-    const std::string got = value.is_number() || value.is_boolean() ? value.dump()
-                            : value.is_string()
-                                ? "\"" + Printable(value.get_ref<const std::string&>()) + "\""
-                                : value.type_name();
+    std::string got = value.type_name();
+    if (value.is_number() || value.is_boolean()) {
+      got = value.dump();
+    } else if (value.is_string()) {
+      got = fmt::format("\"{}\"", Printable(value.get_ref<const std::string&>()));
+    }
     return InvalidArgument("head map: {}: got {}, wanted {}", path, got, wanted);
   }
 

@@ -20,10 +20,10 @@ namespace headroom::server {
 namespace {
 
 constexpr size_t kMaxMessageBytes = 1024;
-constexpr const char* kHeaders[] = {"x-kv-policy",      "x-kv-retention", "x-tsp-ratio",
-                                    "x-kv-window",      "x-kv-strict",    "x-kv-pool",
-                                    "x-kv-pool-width",  "x-tsp-tokens",   "x-kv-decode",
-                                    "x-kv-sink-tokens", "x-kv-options",   "x-kv-mode"};
+constexpr const char* kHeaders[] = {
+    "x-kv-policy",  "x-kv-retention",  "x-tsp-ratio",  "x-kv-window",    "x-kv-strict",
+    "x-kv-pool",    "x-kv-pool-width", "x-tsp-tokens", "x-kv-decode",    "x-kv-sink-tokens",
+    "x-kv-options", "x-kv-mode",       "x-kv-scope",   "x-kv-head-check"};
 
 void CheckError(const ApiError& error) {
   HEADROOM_CHECK(error.http_status == 400);

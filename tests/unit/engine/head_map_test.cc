@@ -207,29 +207,6 @@ TEST(HeadMapTest, FindsThePlanOfAPreference) {
   EXPECT_EQ(map.FindSpend("speed"), nullptr);
 }
 
-TEST(HeadMapTest, TheDenseShareHoldsUntilTheNextPoint) {
-  const SpendPlan plan{"balanced", 0, false, {{100'000, 250'000}, {200'000, 500'000}}};
-  EXPECT_EQ(DenseShare(plan, 50'000), 250'000);
-  EXPECT_EQ(DenseShare(plan, 100'000), 250'000);
-  EXPECT_EQ(DenseShare(plan, 199'999), 250'000);
-  EXPECT_EQ(DenseShare(plan, 200'000), 500'000);
-  EXPECT_EQ(DenseShare(plan, 1'000'000), 500'000);
-}
-
-// The entries that a plan buys for dense heads never shrink by more than one ppm of the pool.
-TEST(HeadMapTest, TheDensePoolNeverShrinksAsTheRetentionGrows) {
-  const SpendPlan plan{
-      "answers", 0, false, {{50'000, 900'000}, {100'000, 800'000}, {200'000, 500'000}}};
-  int64_t before = 0;
-  for (int64_t retention = 1000; retention <= 1'000'000; retention += 997) {
-    const int64_t dense = retention * DenseShare(plan, retention);
-    EXPECT_GE(dense, before - retention) << retention;
-    before = std::max(before, dense);
-  }
-  EXPECT_EQ(DenseShare(plan, 200'000), 500'000);
-  EXPECT_EQ(DenseShare(plan, 160'000), 625'000);  // 0.2 * 0.5 / 0.16
-}
-
 TEST(HeadMapTest, ReadsAFileAndNamesItsPathInErrors) {
   const std::string path = ::testing::TempDir() + "head_map_test.json";
   std::ofstream(path, std::ios::binary) << WriteHeadMap(MakeHeadMap(1, 1, 1));
