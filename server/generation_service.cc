@@ -32,6 +32,7 @@ struct GenerationService::Impl {
   const Clock& clock;
   std::atomic<engine::RequestId> next_id{1};
   mutable std::atomic<bool> noted_unprofiled_length{false};
+  mutable std::atomic<bool> noted_no_head_map{false};
 
   Impl(Runtime& runtime_in, const Clock& clock_in) : runtime(runtime_in), clock(clock_in) {}
 
@@ -188,6 +189,9 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
   }
   if (!resolved.head_map.empty()) {
     NoteUnprofiledLength(static_cast<int64_t>(base.prompt_ids.size()));
+  } else if (!resolved.reasons.empty() && resolved.reasons.front() == "no_head_map" &&
+             !noted_no_head_map.exchange(true, std::memory_order_relaxed)) {
+    LogInfo("event=no_head_map effect=\"budgets are spent by fastkv\"");
   }
   if (auto error = CheckBudgetExact(runtime.engine().DescribePrompt(base), &resolved)) {
     return error;

@@ -1,11 +1,13 @@
 """headroom headmap: show, diff, derive, check and export, their outputs, statuses and files."""
 import json
 import math
+import struct
 
 import pytest
 
 import make_needle_prompts
 from head_map_test import NEEDLE, headroom, make_map
+from headroom_server import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +145,68 @@ def test_faults_end_with_78_and_name_what_is_wrong(folder, arguments, message):
     result = headmap(*paths)
     assert result.returncode == 78, result.stdout
     assert message in result.stderr
+
+
+# Copies of the needle model as a Hugging Face folder, its attention weights changed.
+SOURCE = ROOT / "tests/data/needle-1hop"
+HEADS = {"q_proj": 64, "k_proj": 32, "v_proj": 32}  # output rows of one KV head's group
+
+
+def changed_copy(folder, change):
+    """`change(name, rows)` gets every projection of attention as a list of rows of f16 bytes."""
+    data = bytearray((SOURCE / "model.safetensors").read_bytes())
+    size = struct.unpack("<Q", data[:8])[0]
+    for name, tensor in json.loads(data[8:8 + size]).items():
+        if not name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight")):
+            continue
+        assert tensor["dtype"] == "F16"
+        begin, end = (8 + size + offset for offset in tensor["data_offsets"])
+        width = tensor["shape"][1] * 2
+        rows = [bytes(data[at:at + width]) for at in range(begin, end, width)]
+        data[begin:end] = b"".join(change(name, rows))
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(data)
+    (folder / "config.json").write_bytes((SOURCE / "config.json").read_bytes())
+    return folder
+
+
+def nudge(name, rows):
+    """The lowest bit of one weight, as the smallest possible fine-tuning."""
+    if name.endswith("layers.2.self_attn.k_proj.weight"):
+        rows[5] = bytes([rows[5][0] ^ 1]) + rows[5][1:]
+    return rows
+
+
+def exchange_heads(name, rows):
+    """Both KV heads of every layer change places, with their query heads: the same function."""
+    kind = name.split(".")[-2]
+    if kind == "o_proj":
+        return [row[128:] + row[:128] for row in rows]  # columns of 64 f16 a group
+    return rows[HEADS[kind]:] + rows[:HEADS[kind]]
+
+
+def test_a_nudged_copy_is_refused_until_check_has_kept_the_map(folder):
+    copy = changed_copy(folder / "nudged", nudge)
+    refused = headroom("generate", copy, "--ids", "1,2", "--head-map", folder / "map.json")
+    assert refused.returncode == 78 and "other weights" in refused.stderr
+    bound = folder / "nudged.json"
+    result = headmap("check", folder / "map.json", copy, "--prompts", folder / "prompts.jsonl",
+                     "--quiet", "-o", bound)
+    assert result.returncode == 0, result.stdout
+    assert "keep the map" in result.stdout
+    served = headroom("generate", copy, "--ids", "1,2", "-n", "1", "--head-map", bound, "--quiet")
+    assert served.returncode == 0, served.stderr
+
+
+def test_a_copy_with_exchanged_heads_is_refused_and_its_flips_are_listed(folder):
+    copy = changed_copy(folder / "exchanged", exchange_heads)
+    for ids in ("510,65,66,67,510,65", "1,2,3,4"):  # the copy computes what the model does
+        answers = [headroom("generate", model, "--ids", ids, "-n", "4", "--quiet").stdout
+                   for model in (NEEDLE, copy)]
+        assert answers[0] == answers[1]
+    refused = headroom("generate", copy, "--ids", "1,2", "--head-map", folder / "map.json")
+    assert refused.returncode == 78 and "other weights" in refused.stderr
+    result = headmap("check", folder / "map.json", copy, "--prompts", folder / "prompts.jsonl",
+                     "--quiet")
+    assert result.returncode == 1
+    assert "re-profile" in result.stdout and "special -> dense" in result.stdout
