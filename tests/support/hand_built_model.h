@@ -7,10 +7,10 @@
 //
 // | layer | KV head 0: its query heads            | KV head 1: its query heads |
 // |-------|---------------------------------------|----------------------------|
-// | 0     | previous token, previous token        | BOS, the last 64 tokens    |
+// | 0     | previous token, previous token        | BOS, the last 128 tokens   |
 // | 1     | BOS, induction (else BOS)             | punctuation, BOS           |
 // | 2     | tokens of set D, BOS                  | all tokens alike, BOS      |
-// | 3..5  | tokens of set F, punctuation          | BOS, the last 64 tokens    |
+// | 3..5  | tokens of set F, punctuation          | BOS, the last 128 tokens   |
 //
 // The induction head reads what layer 0 wrote and copies the token behind an earlier occurrence of
 // the current one to the output: the model answers [.. x y .. x] with y. From layer 3 on all layers

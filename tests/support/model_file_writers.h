@@ -19,8 +19,9 @@ class ByteWriter {
  public:
   template <typename T>
   ByteWriter& Put(T value) {
-    const auto* data = reinterpret_cast<const uint8_t*>(&value);
-    bytes_.insert(bytes_.end(), data, data + sizeof(T));
+    const size_t at = bytes_.size();
+    bytes_.resize(at + sizeof(T));
+    std::memcpy(bytes_.data() + at, &value, sizeof(T));
     return *this;
   }
   ByteWriter& PutBytes(std::span<const uint8_t> bytes) {
