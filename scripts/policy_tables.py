@@ -65,13 +65,13 @@ def needle_tables(report):
                  else "fed behind the compressed context")
         rows = [names(report, row) +
                 [with_interval(row["right"], ".1f", 100),
-                 with_interval(row["difference"], "+.1f", 100), f"{row['mcnemar_p']:.3f}"] +
+                 with_interval(row["difference"], "+.1f", 100), f"{row['holm_p']:.3f}"] +
                 ([value(row["right_after_first"], ".1f", 100)] if is_exact else []) +
                 [value(row["rank_accuracy"], ".1f", 100), value(row["reciprocal_rank"], ".3f")]
                 for row in needles["rows"]]
         yield (f"### Needles: {needles['task']}, {needles['protocol']}",
                f"{len(needles['prompts'])} prompts, question {where}.",
-               NAMES + ["right % [95 %]", "points [95 %]", "p"] +
+               NAMES + ["right % [95 %]", "points [95 %]", "Holm p"] +
                (["after 1st %"] if is_exact else []) + ["rank 1 %", "MRR"], rows)
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/philox.h"
@@ -108,6 +109,21 @@ double McNemarExact(int64_t lost, int64_t won) {
                      std::lgamma(total - count + 1.0) - total * std::log(2.0));
   }
   return std::min(1.0, 2.0 * tail);
+}
+
+std::vector<double> HolmAdjusted(std::span<const double> p_values) {
+  std::vector<size_t> order(p_values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return p_values[a] < p_values[b]; });
+  std::vector<double> adjusted(p_values.size());
+  double largest = 0.0;
+  for (size_t k = 0; k < order.size(); ++k) {
+    const auto left = static_cast<double>(order.size() - k);
+    largest = std::max(largest, std::min(1.0, left * p_values[order[k]]));
+    adjusted[order[k]] = largest;
+  }
+  return adjusted;
 }
 
 }  // namespace headroom::profiler

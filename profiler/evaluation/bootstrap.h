@@ -44,4 +44,10 @@ class Bootstrap {
 // min(lost, won)), at most 1, n = lost + won [McNemar 1947, exact form].
 double McNemarExact(int64_t lost, int64_t won);
 
+// p-values of several hypotheses, adjusted so that all below a level may be rejected together: the
+// chance of one wrong rejection stays under that level whatever the dependence [Holm 1979]. The
+// k-th smallest of m is multiplied by m - k + 1, at most 1 and never below the one before it. Same
+// order as `p_values`.
+std::vector<double> HolmAdjusted(std::span<const double> p_values);
+
 }  // namespace headroom::profiler

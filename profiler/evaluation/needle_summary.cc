@@ -103,6 +103,22 @@ void Summarizer::AddHeat(const std::vector<NeedleScore>& scores, NeedleSummary* 
   }
 }
 
+// Every row that ran is compared with the reference, whose own row is no comparison.
+void AdjustForManyRows(std::vector<std::optional<NeedleSummary>>* rows) {
+  std::vector<NeedleSummary*> compared;
+  std::vector<double> p_values;
+  for (size_t r = 1; r < rows->size(); ++r) {
+    if ((*rows)[r].has_value()) {
+      compared.push_back(&*(*rows)[r]);
+      p_values.push_back(compared.back()->mcnemar_p);
+    }
+  }
+  const std::vector<double> adjusted = HolmAdjusted(p_values);
+  for (size_t i = 0; i < compared.size(); ++i) {
+    compared[i]->holm_p = adjusted[i];
+  }
+}
+
 }  // namespace
 
 std::string ProtocolName(Protocol protocol) {
@@ -127,6 +143,7 @@ void SummarizeNeedles(int32_t num_resamples, uint64_t seed, NeedleReport* report
     report->rows.push_back(scores.empty() ? std::nullopt
                                           : std::optional(summarizer.Summarize(scores)));
   }
+  AdjustForManyRows(&report->rows);
 }
 
 }  // namespace headroom::profiler

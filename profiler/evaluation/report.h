@@ -111,6 +111,7 @@ struct NeedleSummary {
   Interval right;       // shares of prompts
   Interval difference;  // to the reference, paired
   double mcnemar_p = 1.0;
+  double holm_p = 1.0;  // mcnemar_p adjusted for all rows beside the reference
   std::optional<Interval> right_after_first;  // exact tasks
   std::optional<Interval> rank_accuracy;      // share ranked first; ranked prompts only
   std::optional<Interval> reciprocal_rank;

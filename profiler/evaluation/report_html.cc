@@ -213,7 +213,8 @@ std::string NeedlesHtml(const EvalReport& report, const NeedleReport& needles) {
              Percent(row.right), PercentOf(row.right_after_first),
              fmt::format("{:+.1f} [{:+.1f}, {:+.1f}]", 100.0 * row.difference.value,
                          100.0 * row.difference.low, 100.0 * row.difference.high),
-             fmt::format("{:.3f}", row.mcnemar_p), PercentOf(row.rank_accuracy),
+             fmt::format("{:.3f}", row.mcnemar_p), fmt::format("{:.3f}", row.holm_p),
+             PercentOf(row.rank_accuracy),
              row.reciprocal_rank.has_value() ? fmt::format("{:.3f}", row.reciprocal_rank->value)
                                              : std::string("-"),
              row.margin.has_value() ? Number(*row.margin, 2) : std::string("-")}) {
@@ -233,8 +234,8 @@ std::string NeedlesHtml(const EvalReport& report, const NeedleReport& needles) {
          "length in tokens (across):</p>\n" +
          HeatMaps(report, needles) +
          HtmlTable({"#", "policy", "budget", "KV", "KiB", "nominal KiB", "% bytes", "right %",
-                    "after first token %", "vs reference", "McNemar p", "ranked first %", "MRR",
-                    "margin"},
+                    "after first token %", "vs reference", "McNemar p", "Holm p", "ranked first %",
+                    "MRR", "margin"},
                    rows);
 }
 

@@ -140,6 +140,7 @@ Json ToJson(const NeedleSummary& summary) {
   json["right"] = ToJson(summary.right);
   json["difference"] = ToJson(summary.difference);
   json["mcnemar_p"] = summary.mcnemar_p;
+  json["holm_p"] = summary.holm_p;
   json["right_after_first"] = ToJson(summary.right_after_first);
   json["rank_accuracy"] = ToJson(summary.rank_accuracy);
   json["reciprocal_rank"] = ToJson(summary.reciprocal_rank);

@@ -67,7 +67,8 @@ std::string NeedleTable(const EvalReport& report, const NeedleReport& needles) {
       needles.protocol == Protocol::kAware ? "in the compressed prompt (aware)"
                                            : "fed behind the compressed context (agnostic)");
   TextTable table({"policy", "rho", "tau", "KV", "KiB", "% full", "right % [95 %]",
-                   "vs reference [95 %]", "p", "after 1st %", "rank 1 %", "MRR", "margin"});
+                   "vs reference [95 %]", "p", "p Holm", "after 1st %", "rank 1 %", "MRR",
+                   "margin"});
   const auto percent = [](const Interval& share) {
     return fmt::format("{:.1f} [{:.1f}, {:.1f}]", 100.0 * share.value, 100.0 * share.low,
                        100.0 * share.high);
@@ -88,6 +89,7 @@ std::string NeedleTable(const EvalReport& report, const NeedleReport& needles) {
     cells.push_back(fmt::format("{:+.1f} [{:+.1f}, {:+.1f}]", 100.0 * row.difference.value,
                                 100.0 * row.difference.low, 100.0 * row.difference.high));
     cells.push_back(fmt::format("{:.3f}", row.mcnemar_p));
+    cells.push_back(fmt::format("{:.3f}", row.holm_p));
     cells.push_back(Percent(row.right_after_first));
     cells.push_back(Percent(row.rank_accuracy));
     cells.push_back(number(row.reciprocal_rank));

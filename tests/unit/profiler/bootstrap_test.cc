@@ -108,5 +108,22 @@ TEST(McNemarExactTest, IsTheDoubledBinomialTail) {
   EXPECT_EQ(McNemarExact(0, 0), 1.0);
 }
 
+// By hand, sorted .005 .01 .03 .04: times 4, 3, 2, 1 gives .02 .03 .06 .04; the last may not fall
+// below the one before it.
+TEST(HolmAdjustedTest, MultipliesByTheHypothesesLeftAndNeverFalls) {
+  const std::vector<double> adjusted = HolmAdjusted(std::vector<double>{.01, .04, .03, .005});
+  const std::vector<double> wanted = {.03, .06, .06, .02};
+  ASSERT_EQ(adjusted.size(), wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(adjusted[i], wanted[i], 1e-15) << i;
+  }
+}
+
+TEST(HolmAdjustedTest, StopsAtOneAndLeavesALoneHypothesisAsItIs) {
+  EXPECT_EQ(HolmAdjusted(std::vector<double>{.6, .5, 1.0}), (std::vector<double>{1.0, 1.0, 1.0}));
+  EXPECT_EQ(HolmAdjusted(std::vector<double>{.25}), std::vector<double>{.25});
+  EXPECT_TRUE(HolmAdjusted(std::vector<double>()).empty());
+}
+
 }  // namespace
 }  // namespace headroom::profiler

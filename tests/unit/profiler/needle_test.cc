@@ -336,6 +336,32 @@ TEST_F(NeedleMeasureTest, FullAnswersAndStreamingForgets) {
   EXPECT_LE(reports[1].scores[1][0].cost.entries, reports[0].scores[1][0].cost.entries);
 }
 
+// A row that got the first `num_right` of eight prompts right.
+std::vector<NeedleScore> EightScores(int num_right) {
+  std::vector<NeedleScore> scores(8);
+  for (int i = 0; i < 8; ++i) {
+    scores[static_cast<size_t>(i)].right = i < num_right;
+    scores[static_cast<size_t>(i)].cost.physical_bytes = 1;
+  }
+  return scores;
+}
+
+// Beside a reference that is always right: 6, 7 and 1 prompts lost, p = 2/2^6, 2/2^7 and 1; the
+// refused row is no comparison, so Holm multiplies by 2, 3 and 1.
+TEST(NeedleSummaryTest, AdjustsPValuesForTheRowsThatRan) {
+  NeedleReport report;
+  report.prompts.assign(8, NeedleInfo{.id = "p", .length = 64});
+  report.scores = {EightScores(8), EightScores(2), {}, EightScores(1), EightScores(7)};
+  SummarizeNeedles(100, 1, &report);
+  ASSERT_FALSE(report.rows[2].has_value());
+  EXPECT_NEAR(report.rows[1]->mcnemar_p, 0.03125, 1e-12);
+  EXPECT_NEAR(report.rows[1]->holm_p, 0.0625, 1e-12);
+  EXPECT_NEAR(report.rows[3]->mcnemar_p, 0.015625, 1e-12);
+  EXPECT_NEAR(report.rows[3]->holm_p, 0.046875, 1e-12);
+  EXPECT_NEAR(report.rows[4]->holm_p, 1.0, 1e-12);
+  EXPECT_EQ(report.rows[0]->holm_p, 1.0);
+}
+
 // Scores of candidates against log-probabilities of the double-precision forward pass.
 TEST_F(NeedleMeasureTest, CandidateSumsAreThoseOfTheOracle) {
   headroom::testing::KvFixture tiny{headroom::testing::KvFixtureOptions{}};
