@@ -42,7 +42,7 @@ def run_again_with_packages():
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, *PACKAGES], check=True)
-    os.execv(python, [str(python), __file__, *sys.argv[1:]])
+    os.execv(python, [str(python), *sys.argv])  # the script that imports this, maybe
 
 
 try:
