@@ -149,6 +149,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=shared)
     parser.add_argument("--threads", type=int, default=0)
     args = parser.parse_args()
+    args.headroom = args.headroom.resolve()
     try:
         missed = sum(print_task(args, task) for task in FIGURES)
     except paired_bench.BenchError as error:
