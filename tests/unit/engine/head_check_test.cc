@@ -1,4 +1,5 @@
 // kv_head_check: what held-out rows find, against attention in double precision.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -187,6 +188,38 @@ TEST_F(HeadCheckTest, UnderModeRecoveryHeavyHeadsKeepEverything) {
     }
   }
   EXPECT_GT(climbed, 0);
+}
+
+// Whatever the check finds, it finds of quotas, which no budget changes: a head that climbs at one
+// retention climbs at every larger one that leaves its quota whole.
+TEST_F(HeadCheckTest, KeptSetsNestInTheRetention) {
+  for (const int64_t theta : {300'000, 600'000, 950'000}) {
+    for (const int64_t tau : {kPpm, int64_t{500'000}}) {
+      for (const KvScope scope : {KvScope::kModel, KvScope::kLayer}) {
+        SCOPED_TRACE(
+            fmt::format("theta {}, tau {}, scope {}", theta, tau, static_cast<int>(scope)));
+        spec_.tsp_ppm = tau;
+        spec_.scope = scope;
+        Checked last;
+        int32_t most_climbed = 0;
+        for (int64_t rho = 50'000; rho <= kPpm; rho += 50'000) {
+          spec_.retention_ppm = rho;
+          Checked checked = PrefillChecked(theta);
+          most_climbed = std::max(most_climbed, checked.receipt.escalated_heads);
+          for (size_t layer = 0; layer < last.kept.size(); ++layer) {
+            for (size_t head = 0; head < last.kept[layer].size(); ++head) {
+              const std::vector<int32_t>& small = last.kept[layer][head];
+              const std::vector<int32_t>& large = checked.kept[layer][head];
+              ASSERT_TRUE(std::includes(large.begin(), large.end(), small.begin(), small.end()))
+                  << "rho " << rho << ", layer " << layer << ", head " << head;
+            }
+          }
+          last = std::move(checked);
+        }
+        EXPECT_GT(most_climbed, 0);
+      }
+    }
+  }
 }
 
 TEST_F(HeadCheckTest, IsRefusedTogetherWithStrict) {
