@@ -31,6 +31,7 @@ struct StatisticsOptions {
   int32_t window = 8;          // content rows whose scores choose the top tokens (FastKV)
   int64_t top_ppm = 200'000;   // share of N that overlap_ppm calls top tokens
   int32_t num_value_rows = 4;  // eval rows whose value error is measured; 0: none
+  int32_t num_late_rows = 64;  // last rows whose masses are taken one by one; 0: none
 };
 
 // First rows of the two sets: select rows [select, eval), eval rows [eval, n).

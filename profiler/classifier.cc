@@ -53,6 +53,7 @@ void HeadClassifier::Add(const PromptRecord& record) {
   masses_.Add(record);
   value_errors_.Add(record.value_error_ppm);
   overlap_.Add(record.overlap_ppm);
+  late_p10_.Add(record.late_p10_ppm);
   if (!record.paper_mass_ppm.empty()) {
     const size_t rungs = paper_ladder_.rungs.size();
     const auto group = static_cast<size_t>(shape_.group_size());
@@ -140,6 +141,10 @@ Classification HeadClassifier::Classify() {
     if (fired[i] != 0) {
       result.promoted[i] = rungs[i] != last ? 1 : 0;
       rungs[i] = last;
+    }
+    if (late_p10_.prompts > 0) {
+      result.late_p10_ppm.push_back(
+          late_p10_.at(i * ladder_.rungs.size() + static_cast<size_t>(rungs[i])));
     }
     HeadEntry& head = result.heads[i];
     SetRung(ladder_.rungs[static_cast<size_t>(rungs[i])], result.reference, options_.recent_tokens,

@@ -35,6 +35,9 @@ struct Classification {
   std::vector<engine::HeadEntry> heads;  // [layers, KV heads]
   ReferenceLength reference;
   std::vector<int64_t> overlap_ppm;      // [layers], mean over prompts; empty: not measured
+  // [layers, KV heads]: what nine of ten of the last rows keep under the head's rung, one by one,
+  // mean over prompts; empty: not measured.
+  std::vector<int64_t> late_p10_ppm;
   std::vector<uint8_t> promoted;         // [layers, KV heads]: dense because of probes alone
   std::vector<int64_t> query_probe_ppm;  // [layers, query heads]
   // Types by the paper's statistic (all rows, in sample, mean over prompts); empty: not measured.
@@ -87,6 +90,7 @@ class HeadClassifier {
   Means value_errors_;               // [heads, rungs]
   Means paper_masses_;               // [heads, rungs of the paper's ladder], least of the group
   Means overlap_;                    // [layers]
+  Means late_p10_;                   // [heads, rungs]
   std::vector<int64_t> class_sums_;  // [heads, 5], over the group too
   // Of each domain the weight of all prompts, and of those that pass: [query heads, rungs].
   std::map<std::string, std::pair<int64_t, std::vector<int64_t>>> query_passes_;

@@ -44,6 +44,9 @@ struct PromptRecord {
   std::vector<int32_t> paper_mass_ppm;
   std::vector<std::array<int32_t, 5>> class_mass_ppm;  // [layers, query heads], as HeadEntry's
   std::vector<int32_t> value_error_ppm;  // [layers, KV heads, rungs]; empty: not measured
+  // Mass that nine of ten of the last rows keep, one by one: [layers, KV heads, rungs], of the
+  // neediest query head; empty: not measured.
+  std::vector<int32_t> late_p10_ppm;
   std::vector<int32_t> overlap_ppm;  // [layers], top tokens of a layer also on top in later layers
 };
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "profiler/evaluation/eval_row.h"
 #include "profiler/evaluation/text_table.h"
@@ -100,6 +102,26 @@ std::string Probed(const HeadMap& map) {
   return "\nHeads with the highest probe scores\n" + table.Text();
 }
 
+// A rung is chosen by means over rows: how single rows fare under it.
+std::string LateRowsLine(const ProfileReport& report) {
+  const std::vector<int64_t>& late = report.notes.classification.late_p10_ppm;
+  std::vector<std::pair<int64_t, size_t>> heads;
+  for (size_t i = 0; i < late.size(); ++i) {
+    if (report.map.heads[i].type != engine::HeadType::kDense) {
+      heads.emplace_back(late[i], i);
+    }
+  }
+  if (heads.empty()) {
+    return "";
+  }
+  std::sort(heads.begin(), heads.end());
+  return fmt::format(
+      "\nOf the last rows, one by one, nine in ten keep {} % or more under their head's rung "
+      "(median of the heads that are not dense); the least is {} %, head {}\n",
+      Percent(heads[heads.size() / 2].first), Percent(heads.front().first),
+      HeadName(report.map, heads.front().second));
+}
+
 std::string TspTable(const HeadMap& map) {
   TextTable table({"TSP layer", "rows x layers %", "probe score above %", "dNLL", "seen %",
                    "unseen %", "chosen"});
@@ -140,8 +162,8 @@ std::string Validation(const HeadMap& map) {
 }  // namespace
 
 std::string TableText(const ProfileReport& report) {
-  std::string text = Head(report) + Grid(report.map) + Counts(report) + Probed(report.map) +
-                     TspTable(report.map) + Validation(report.map);
+  std::string text = Head(report) + Grid(report.map) + Counts(report) + LateRowsLine(report) +
+                     Probed(report.map) + TspTable(report.map) + Validation(report.map);
   if (report.notes.clusters.num_clusters > 0) {
     text += fmt::format(
         "\nClusters: {}, silhouette {}, adjusted Rand index against threshold types {}\n",

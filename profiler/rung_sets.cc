@@ -132,6 +132,53 @@ std::array<int32_t, 5> RungSets::ClassMasses(std::span<const int64_t> running,
   return masses;
 }
 
+RungSets::Patterns RungSets::ColumnPatterns() const {
+  Patterns patterns;
+  for (size_t slot = 0; slot < kinds_.size(); ++slot) {
+    uint64_t kept = 0;
+    for (size_t r = 0; r < rungs_.size(); ++r) {
+      kept |= uint64_t{rungs_[r].all || KeepsColumn(rungs_[r], slot)} << r;
+    }
+    const auto found = std::find(patterns.rungs.begin(), patterns.rungs.end(), kept);
+    patterns.of_slot.push_back(static_cast<uint16_t>(found - patterns.rungs.begin()));
+    if (found == patterns.rungs.end()) {
+      patterns.rungs.push_back(kept);
+    }
+  }
+  return patterns;
+}
+
+void RungSets::RowMasses(const Patterns& patterns, std::span<const int64_t> probabilities,
+                         int32_t* mass_ppm) const {
+  HEADROOM_CHECK(!probabilities.empty() && probabilities.size() <= kinds_.size());
+  // Sums by pattern of the slots inside each window, the whole row behind them.
+  const size_t num_patterns = patterns.rungs.size();
+  std::vector<int64_t> sums((edges_.size() + 1) * num_patterns, 0);
+  size_t end = probabilities.size();
+  for (size_t bucket = 0; bucket <= edges_.size(); ++bucket) {
+    int64_t* inside = sums.data() + bucket * num_patterns;
+    if (bucket > 0) {
+      std::copy_n(inside - num_patterns, num_patterns, inside);
+    }
+    const size_t window =
+        bucket < edges_.size() ? static_cast<size_t>(edges_[bucket]) : probabilities.size();
+    const size_t begin = probabilities.size() - std::min(window, probabilities.size());
+    for (size_t slot = begin; slot < end; ++slot) {
+      inside[patterns.of_slot[slot]] += probabilities[slot];
+    }
+    end = begin;
+  }
+  const int64_t* whole = sums.data() + edges_.size() * num_patterns;
+  for (size_t r = 0; r < rungs_.size(); ++r) {
+    const int64_t* inside = sums.data() + static_cast<size_t>(rungs_[r].bucket) * num_patterns;
+    int64_t mass = 0;
+    for (size_t pattern = 0; pattern < num_patterns; ++pattern) {
+      mass += (patterns.rungs[pattern] >> r & 1) != 0 ? whole[pattern] : inside[pattern];
+    }
+    mass_ppm[r] = rungs_[r].all ? static_cast<int32_t>(kMillion) : MeanMassPpm(mass, 1);
+  }
+}
+
 uint64_t RungSets::RungsThatKeep(int32_t slot, int32_t distance) const {
   uint64_t kept = 0;
   for (size_t r = 0; r < rungs_.size(); ++r) {

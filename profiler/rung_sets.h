@@ -47,6 +47,18 @@ class RungSets {
   // Mean mass of sinks, special tokens, punctuation, the last recent_tokens, the rest; together 1.
   std::array<int32_t, 5> ClassMasses(std::span<const int64_t> running, int64_t num_rows) const;
 
+  // What rungs keep of the columns of the KV head that was ranked last, whatever their distance: a
+  // pattern for each slot [num_tokens], and for each pattern the rungs (bit r: rung r).
+  struct Patterns {
+    std::vector<uint16_t> of_slot;
+    std::vector<uint64_t> rungs;
+  };
+  Patterns ColumnPatterns() const;
+  // Kept mass of every rung for one row, exactly, in ppm: [num_rungs]. `probabilities` of the slots
+  // that the row sees, kernels::kColumnUnit each: its own is the last.
+  void RowMasses(const Patterns& patterns, std::span<const int64_t> probabilities,
+                 int32_t* mass_ppm) const;
+
   // Bit r: rung r keeps the slot for a row that sees it at this distance.
   uint64_t RungsThatKeep(int32_t slot, int32_t distance) const;
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "profiler/late_rows.h"
 #include "profiler/layer_overlap.h"
 #include "profiler/paper_statistic.h"
 #include "profiler/rung_sets.h"
@@ -70,6 +71,11 @@ class StatisticsPass::Impl final : public ChunkObserver {
     if (options_.num_value_rows > 0) {
       record_.value_error_ppm.resize(num_layers * num_kv_heads * sets_.num_rungs());
     }
+    num_late_ = std::min(options_.num_late_rows, num_tokens_ - rows_.eval_begin);
+    if (num_late_ > 0) {
+      late_.emplace(sets_, reader.num_kv_heads(), reader.group_size());
+      record_.late_p10_ppm.resize(num_layers * num_kv_heads * sets_.num_rungs());
+    }
     if (options_.paper_ladder.has_value()) {
       paper_.emplace(reader, *options_.paper_ladder, sets_.kinds());
     }
@@ -104,6 +110,7 @@ class StatisticsPass::Impl final : public ChunkObserver {
   size_t table_bytes() const {
     return sizeof(int64_t) * (columns_.size() + tables_.size() + row_sums_.size()) +
            sizeof(float) * (values_.size() + 2 * scores_.size()) + top_.num_bytes() +
+           (late_.has_value() ? late_->num_bytes() : 0) +
            (paper_.has_value() ? paper_->num_bytes() : 0);
   }
 
@@ -163,7 +170,11 @@ class StatisticsPass::Impl final : public ChunkObserver {
         record_.class_mass_ppm[at] = sets_.ClassMasses(table, num_eval);
       }
       MeasureValues(rows, kv_head, value_rows);
+      if (late_.has_value()) {
+        late_->SetHead(kv_head);
+      }
     }
+    MeasureLateRows(rows);
     ChooseTop(rows);
   }
 
@@ -187,6 +198,19 @@ class StatisticsPass::Impl final : public ChunkObserver {
     backend_.ColumnScores(eval);
   }
 
+  // Probabilities of one kept row, added to `sums`: [query heads, num_tokens].
+  void AddProbabilities(const ChunkRows& rows, int32_t row, int64_t* sums) {
+    const std::vector<int32_t> visible = CausalVisible(row, 1, reader_.num_kv_heads());
+    std::vector<int64_t*> of_heads;
+    for (size_t head = 0; head < num_heads_; ++head) {
+      of_heads.push_back(sums + head * static_cast<size_t>(num_tokens_));
+    }
+    kernels::ColumnScoresParams params = KeptRows(rows, row, row + 1, visible);
+    params.per_query_head = true;
+    params.sums = of_heads;
+    backend_.ColumnScores(params);
+  }
+
   // Eval rows whose value error is measured, spread evenly, and their probabilities in row_sums_:
   // [rows, query heads, num_tokens].
   std::vector<int32_t> ValueRows(const ChunkRows& rows) {
@@ -197,16 +221,7 @@ class StatisticsPass::Impl final : public ChunkObserver {
     row_sums_.assign(static_cast<size_t>(count) * size, 0);
     for (int32_t i = 0; i < count; ++i) {
       const int32_t row = rows_.eval_begin + (2 * i + 1) * num_eval / (2 * count);
-      const std::vector<int32_t> visible = CausalVisible(row, 1, reader_.num_kv_heads());
-      std::vector<int64_t*> sums;
-      for (size_t head = 0; head < num_heads_; ++head) {
-        sums.push_back(row_sums_.data() + static_cast<size_t>(i) * size +
-                       head * static_cast<size_t>(num_tokens_));
-      }
-      kernels::ColumnScoresParams params = KeptRows(rows, row, row + 1, visible);
-      params.per_query_head = true;
-      params.sums = sums;
-      backend_.ColumnScores(params);
+      AddProbabilities(rows, row, row_sums_.data() + static_cast<size_t>(i) * size);
       chosen.push_back(row);
     }
     return chosen;
@@ -238,6 +253,19 @@ class StatisticsPass::Impl final : public ChunkObserver {
         static_cast<size_t>(rows.layer) * static_cast<size_t>(reader_.num_kv_heads()) +
         static_cast<size_t>(kv_head);
     errors.Write(record_.value_error_ppm.data() + at * sets_.num_rungs());
+  }
+
+  void MeasureLateRows(const ChunkRows& rows) {
+    if (!late_.has_value()) {
+      return;
+    }
+    for (int32_t row = num_tokens_ - num_late_; row < num_tokens_; ++row) {
+      row_sums_.assign(num_heads_ * static_cast<size_t>(num_tokens_), 0);
+      AddProbabilities(rows, row, row_sums_.data());
+      late_->AddRow(row_sums_, row + 1);
+    }
+    const size_t at = static_cast<size_t>(rows.layer) * static_cast<size_t>(reader_.num_kv_heads());
+    late_->Finish(record_.late_p10_ppm.data() + at * sets_.num_rungs());
   }
 
   // The layer's top tokens by window scores summed over its KV heads, as TSP would choose them.
@@ -274,6 +302,8 @@ class StatisticsPass::Impl final : public ChunkObserver {
   const size_t num_heads_;  // query heads of a layer
   RungSets sets_;
   std::optional<PaperStatistic> paper_;
+  std::optional<LateRows> late_;
+  int32_t num_late_ = 0;
   int32_t window_rows_ = 0;
   int32_t num_top_ = 0;  // top tokens outside the window
   PromptRecord record_;

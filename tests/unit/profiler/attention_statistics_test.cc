@@ -64,7 +64,9 @@ class Recorder final : public ChunkObserver {
 class LayerOracle {
  public:
   LayerOracle(const Recorder::Layer& layer, float scale, std::vector<SlotKind> kinds)
-      : layer_(layer), kinds_(std::move(kinds)), rows_(SplitRows(static_cast<int32_t>(kinds_.size()))) {
+      : layer_(layer),
+        kinds_(std::move(kinds)),
+        rows_(SplitRows(static_cast<int32_t>(kinds_.size()))) {
     const size_t num_heads = layer.queries[0].size() / layer.k[0][0].size();
     group_ = num_heads / layer.k.size();
     for (size_t head = 0; head < num_heads; ++head) {
@@ -122,6 +124,29 @@ class LayerOracle {
       }
     }
     return mass / static_cast<double>(kinds_.size() - row_begin);
+  }
+
+  // What nine of ten of the last rows keep, by the neediest query head.
+  double LateP10(size_t kv_head, const Rung& rung, const std::vector<uint8_t>& columns,
+                 size_t num_rows, int64_t recent) const {
+    std::vector<double> masses;
+    for (size_t row = kinds_.size() - num_rows; row < kinds_.size(); ++row) {
+      double least = 1.0;
+      for (size_t head = kv_head * group_; head < (kv_head + 1) * group_; ++head) {
+        double mass = 0.0;
+        for (size_t slot = 0; slot <= row; ++slot) {
+          mass += Keeps(rung, columns, row, slot, recent) ? map_[head][row][slot] : 0.0;
+        }
+        least = std::min(least, mass);
+      }
+      masses.push_back(least);
+    }
+    std::sort(masses.begin(), masses.end());
+    size_t reached = 1;  // rows up to the one taken: a tenth of all or more
+    while (10 * reached < num_rows) {
+      ++reached;
+    }
+    return masses[reached - 1];
   }
 
   double ValueError(size_t kv_head, const Rung& rung, const std::vector<uint8_t>& columns,
@@ -231,7 +256,7 @@ TEST(AttentionStatisticsTest, EqualsTheExplicitMap) {
   ProfiledModel model(headroom::testing::MakeTinyModel({}), kernels::CreateRefBackend(), 50,
                       classes);
   const StatisticsOptions options = Options();
-  for (const int32_t n : {2, 17, 65, 230}) {
+  for (const int32_t n : {2, 17, 65, 230, 290}) {
     SCOPED_TRACE(n);
     const auto reader = model.MakeReader(n);
     const std::vector<int32_t> ids =
@@ -269,6 +294,11 @@ TEST(AttentionStatisticsTest, EqualsTheExplicitMap) {
             const double error = oracle.ValueError(kv_head, rungs[r], columns, value_rows, 16);
             const size_t entry =
                 (layer * oracle.num_heads() / oracle.group() + kv_head) * rungs.size() + r;
+            ASSERT_NEAR(record.late_p10_ppm[entry],
+                        1e6 * oracle.LateP10(kv_head, rungs[r], columns,
+                                             std::min<size_t>(64, num_eval), 16),
+                        1.0)
+                << "layer " << layer << " KV head " << kv_head << " " << rungs[r].name;
             // Outputs are summed in f32.
             ASSERT_NEAR(record.value_error_ppm[entry], 1e6 * error, 5.0)
                 << "layer " << layer << " KV head " << kv_head << " " << rungs[r].name;
@@ -293,6 +323,7 @@ void ExpectSame(const PromptRecord& a, const PromptRecord& b) {
   EXPECT_EQ(a.paper_mass_ppm, b.paper_mass_ppm);
   EXPECT_EQ(a.class_mass_ppm, b.class_mass_ppm);
   EXPECT_EQ(a.value_error_ppm, b.value_error_ppm);
+  EXPECT_EQ(a.late_p10_ppm, b.late_p10_ppm);
   EXPECT_EQ(a.overlap_ppm, b.overlap_ppm);
 }
 

@@ -178,6 +178,23 @@ TEST(ClassifierTest, AValueErrorAboveTheLimitTakesTheNextRung) {
   EXPECT_EQ(result.heads[0].recovery[index("R2:256")].value_error_ppm, 400'000);
 }
 
+TEST(ClassifierTest, LateRowsAreThoseOfTheChosenRungAndTheMeanOverPrompts) {
+  const HeadShape shape{1, 1, 1};
+  const Ladder ladder = TestLadder();
+  HeadClassifier classifier = MakeClassifier(shape, {});
+  for (const int32_t late : {700'000, 900'000}) {
+    PromptRecord record = MakeRecord(shape, ladder, {kLocal}, 4000);
+    record.late_p10_ppm.assign(ladder.rungs.size(), 0);
+    for (size_t rung = 0; rung < ladder.rungs.size(); ++rung) {
+      record.late_p10_ppm[rung] = ladder.rungs[rung].name == "R2:256" ? late : 1;
+    }
+    classifier.Add(record);
+  }
+  const Classification result = classifier.Classify();
+  ASSERT_EQ(result.heads[0].window, 256);
+  EXPECT_EQ(result.late_p10_ppm, std::vector<int64_t>{800'000});
+}
+
 // Random heads: enough of them near boundaries that anything that depends on order would show.
 std::vector<PromptRecord> RandomRecords(const HeadShape& shape, int32_t count, uint64_t seed) {
   std::mt19937_64 random(seed);

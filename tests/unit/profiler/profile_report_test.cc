@@ -43,6 +43,20 @@ TEST(ProfileReportTest, EveryHeadHasItsCells) {
   EXPECT_THAT(html, HasSubstr("6.3: "));  // the last head's tooltip
 }
 
+TEST(ProfileReportTest, SaysHowSingleRowsFareUnderTheirRungs) {
+  engine::HeadMap map = testing::MakeHeadMap(1, 4, 1);
+  ProfileNotes notes;
+  EXPECT_THAT(TableText({.map = map, .notes = notes}), Not(HasSubstr("Of the last rows")));
+  for (engine::HeadEntry& head : map.heads) {
+    head.type = engine::HeadType::kLocal;
+  }
+  map.heads[1].type = engine::HeadType::kDense;
+  notes.classification.late_p10_ppm = {910'000, 100'000, 830'000, 990'000};
+  const std::string table = TableText({.map = map, .notes = notes});
+  EXPECT_THAT(table, HasSubstr("keep 91.0 % or more"));
+  EXPECT_THAT(table, HasSubstr("the least is 83.0 %, head 0.2"));
+}
+
 TEST(ProfileReportTest, MapsWithoutMeasurementsStillHaveAPage) {
   engine::HeadMap map = testing::MakeHeadMap(1, 1, 1);
   map.tsp.candidates.clear();
