@@ -29,24 +29,6 @@ struct Needle {
   std::string Lead() const { return fmt::format("The {} of {} is", object, subject); }
 };
 
-// Well-formed text of tokens; bytes that are no character are left out.
-std::string TextOf(const models::Tokenizer& tokenizer, std::span<const int32_t> ids) {
-  std::string bytes;
-  for (const int32_t id : ids) {
-    bytes += tokenizer.TokenBytes(id);
-  }
-  std::string text;
-  for (size_t i = 0; i < bytes.size();) {
-    const models::Utf8Char character = models::DecodeUtf8(bytes, i);
-    const auto num_bytes = static_cast<size_t>(character.num_bytes);
-    if (character.result == models::Utf8Result::kCharacter) {
-      text.append(bytes, i, num_bytes);
-    }
-    i += num_bytes;
-  }
-  return text;
-}
-
 // The bytes of a prompt's tokens, strung together.
 class TokenText {
  public:
@@ -128,7 +110,7 @@ class TextProbeMaker {
                              ids.size(), wanted);
     }
     ids.resize(wanted);
-    return TextOf(format_.tokenizer, ids);
+    return TextOfTokens(format_.tokenizer, ids);
   }
 
   StatusOr<std::string> MakeContext(Draws& draws, const std::vector<Needle>& needles,
@@ -240,6 +222,23 @@ std::vector<TokenSpan> SpansAround(const std::vector<ProbeCopy>& copies) {
 }
 
 }  // namespace
+
+std::string TextOfTokens(const models::Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  std::string bytes;
+  for (const int32_t id : ids) {
+    bytes += tokenizer.TokenBytes(id);
+  }
+  std::string text;
+  for (size_t i = 0; i < bytes.size();) {
+    const models::Utf8Char character = models::DecodeUtf8(bytes, i);
+    const auto num_bytes = static_cast<size_t>(character.num_bytes);
+    if (character.result == models::Utf8Result::kCharacter) {
+      text.append(bytes, i, num_bytes);
+    }
+    i += num_bytes;
+  }
+  return text;
+}
 
 StatusOr<std::vector<ProbePrompt>> MakeTextProbes(const TextFormat& format,
                                                   std::span<const std::vector<int32_t>> fillers,

@@ -48,6 +48,9 @@ struct ProbeRequest {
   uint64_t seed = 1;
 };
 
+// Well-formed text of tokens; bytes that are no character are left out.
+std::string TextOfTokens(const models::Tokenizer& tokenizer, std::span<const int32_t> ids);
+
 // Needles in running text of the model's own prompts: `fillers` are token ids of prompts, whose
 // text is strung together. Depths cover the context evenly. Errors: too little text, a length too
 // short for the question, a template that does not show it.

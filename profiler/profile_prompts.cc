@@ -1,6 +1,8 @@
 #include "profiler/profile_prompts.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -85,8 +87,19 @@ void SortAndLimit(int64_t limit, ProfileInput* input) {
   if (limit < static_cast<int64_t>(input->prompts.size())) {
     input->prompts.resize(static_cast<size_t>(limit));
   }
-  std::stable_sort(input->probes.begin(), input->probes.end(),
-                   [](const ProbePrompt& a, const ProbePrompt& b) { return a.ids < b.ids; });
+  std::vector<size_t> order(input->probes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [input](size_t a, size_t b) {
+    return input->probes[a].ids < input->probes[b].ids;
+  });
+  std::vector<ProbePrompt> probes;
+  std::vector<NeedlePrompt> needles;
+  for (const size_t i : order) {
+    probes.push_back(std::move(input->probes[i]));
+    needles.push_back(std::move(input->needles[i]));
+  }
+  input->probes = std::move(probes);
+  input->needles = std::move(needles);
 }
 
 void CutToLengths(const std::vector<int32_t>& lengths, ProfileInput* input) {
@@ -113,16 +126,32 @@ void CutToLengths(const std::vector<int32_t>& lengths, ProfileInput* input) {
   input->prompts = std::move(prompts);
 }
 
-std::vector<ProfilePrompt> TakeHeldOut(int64_t count, ProfileInput* input) {
+HeldOut TakeHeldOut(int64_t count, ProfileInput* input) {
   const auto total = static_cast<int64_t>(input->prompts.size());
   count = std::min(count, total);
-  std::vector<ProfilePrompt> held_out;
+  HeldOut held_out;
   std::vector<ProfilePrompt> kept;
+  std::set<std::vector<int32_t>> held_ids;
   for (int64_t i = 0; i < total; ++i) {
     const bool is_held = i * count / total != (i + 1) * count / total;
-    (is_held ? held_out : kept).push_back(std::move(input->prompts[static_cast<size_t>(i)]));
+    ProfilePrompt& prompt = input->prompts[static_cast<size_t>(i)];
+    if (is_held) {
+      held_ids.insert(prompt.ids);
+    }
+    (is_held ? held_out.prompts : kept).push_back(std::move(prompt));
   }
   input->prompts = std::move(kept);
+  ProfileInput left;
+  for (size_t i = 0; i < input->probes.size(); ++i) {
+    if (held_ids.count(input->probes[i].ids) > 0) {
+      held_out.needles.push_back(std::move(input->needles[i]));
+    } else {
+      left.probes.push_back(std::move(input->probes[i]));
+      left.needles.push_back(std::move(input->needles[i]));
+    }
+  }
+  input->probes = std::move(left.probes);
+  input->needles = std::move(left.needles);
   return held_out;
 }
 

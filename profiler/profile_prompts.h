@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "profiler/evaluation/chat_prompt.h"
+#include "profiler/evaluation/needle_prompt.h"
 #include "profiler/probe_prompts.h"
 
 namespace headroom::profiler {
@@ -30,8 +31,10 @@ struct PromptLimits {
 struct ProfileInput {
   std::vector<ProfilePrompt> prompts;
   std::vector<ProbePrompt> probes;  // of prompts that say where something is hidden
-  int64_t num_blank = 0;            // lines or records without content
-  int64_t num_cut = 0;              // prompts that were longer than max_tokens
+  // The same with the answer apart: ids of context and question. As long as `probes`.
+  std::vector<NeedlePrompt> needles;
+  int64_t num_blank = 0;  // lines or records without content
+  int64_t num_cut = 0;    // prompts that were longer than max_tokens
 };
 
 // JSON lines: {"text" | "messages" | "token_ids", "id"?, "domain"?, "weight"?, "continuation"?,
@@ -61,7 +64,12 @@ void SortAndLimit(int64_t limit, ProfileInput* input);
 // Without lengths nothing changes.
 void CutToLengths(const std::vector<int32_t>& lengths, ProfileInput* input);
 
-// Takes `count` prompts out of the sorted input, evenly over it: what validation is done with.
-std::vector<ProfilePrompt> TakeHeldOut(int64_t count, ProfileInput* input);
+// What validation is done with.
+struct HeldOut {
+  std::vector<ProfilePrompt> prompts;
+  std::vector<NeedlePrompt> needles;  // of those prompts that hide something
+};
+// Takes `count` prompts out of the sorted input, evenly over it, and the probes that they are.
+HeldOut TakeHeldOut(int64_t count, ProfileInput* input);
 
 }  // namespace headroom::profiler

@@ -103,6 +103,7 @@ StatusOr<std::vector<TokenSpan>> ReadSpans(const json& line, const std::string& 
 Status AddProbeLine(NeedlePrompt needle, std::vector<TokenSpan> spans, const std::string& where,
                     const PromptLimits& limits, ProfilePrompt prompt, ProfileInput* input) {
   needle.id = prompt.id;
+  needle.length = static_cast<int32_t>(needle.ids.size() + needle.answer.size());
   auto probe = MakeIdProbe(needle, std::move(spans));
   if (!probe.ok()) {
     return InvalidArgument("{}: {}", where, StatusMessage(probe.status()));
@@ -113,6 +114,7 @@ Status AddProbeLine(NeedlePrompt needle, std::vector<TokenSpan> spans, const std
   }
   prompt.ids = probe->ids;
   input->probes.push_back(std::move(probe).value());
+  input->needles.push_back(std::move(needle));
   AddPrompt(std::move(prompt), limits, input);
   return OkStatus();
 }

@@ -44,17 +44,19 @@ bool IsBetter(const std::string& prefer, const SplitResult& a, const SplitResult
   return a.delta_nll < b.delta_nll;
 }
 
-// Shares grow with the retention in both parts: dense entries, and what is left of them.
-void KeepNested(std::vector<engine::SpendPoint>& points) {
-  for (size_t i = 1; i < points.size(); ++i) {
-    const engine::SpendPoint& before = points[i - 1];
-    engine::SpendPoint& point = points[i];
-    const int64_t dense = before.retention_ppm * before.dense_share_ppm;
-    const int64_t rest = before.retention_ppm * (engine::kPpm - before.dense_share_ppm);
-    const int64_t least = (dense + point.retention_ppm - 1) / point.retention_ppm;
-    const int64_t most = engine::kPpm - (rest + point.retention_ppm - 1) / point.retention_ppm;
-    point.dense_share_ppm = std::clamp(point.dense_share_ppm, least, std::max(least, most));
-  }
+// The shares at `retention_ppm` at which neither part shrinks behind `before`: dense entries, and
+// what is left of them.
+struct ShareRange {
+  int64_t least = 0;
+  int64_t most = engine::kPpm;
+};
+ShareRange NestedShares(const engine::SpendPoint& before, int64_t retention_ppm) {
+  const int64_t dense = before.retention_ppm * before.dense_share_ppm;
+  const int64_t rest = before.retention_ppm * (engine::kPpm - before.dense_share_ppm);
+  ShareRange range;
+  range.least = (dense + retention_ppm - 1) / retention_ppm;
+  range.most = std::max(range.least, engine::kPpm - (rest + retention_ppm - 1) / retention_ppm);
+  return range;
 }
 
 }  // namespace
@@ -82,10 +84,20 @@ engine::SpendPlan ChooseSpend(const std::string& prefer, const std::vector<Split
   engine::SpendPlan plan;
   plan.prefer = prefer;
   for (const auto& [retention, of_retention] : by_retention) {
-    const SplitResult& chosen = of_retention[ChooseSplit(prefer, of_retention, options)];
-    plan.points.push_back({.retention_ppm = retention, .dense_share_ppm = chosen.dense_share_ppm});
+    const ShareRange range =
+        plan.points.empty() ? ShareRange() : NestedShares(plan.points.back(), retention);
+    std::vector<SplitResult> nested;
+    for (const SplitResult& split : of_retention) {
+      if (split.dense_share_ppm >= range.least && split.dense_share_ppm <= range.most) {
+        nested.push_back(split);
+      }
+    }
+    const std::vector<SplitResult>& from = nested.empty() ? of_retention : nested;
+    const SplitResult& chosen = from[ChooseSplit(prefer, from, options)];
+    plan.points.push_back(
+        {.retention_ppm = retention,
+         .dense_share_ppm = std::clamp(chosen.dense_share_ppm, range.least, range.most)});
   }
-  KeepNested(plan.points);
   return plan;
 }
 

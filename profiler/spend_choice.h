@@ -38,8 +38,9 @@ struct SpendChoiceOptions {
 size_t ChooseSplit(const std::string& prefer, const std::vector<SplitResult>& splits,
                    const SpendChoiceOptions& options);
 
-// The plan of a preference from splits of several retentions with local share 0: the choice of
-// each retention, changed so little that neither part shrinks as the retention grows.
+// The plan of a preference from splits of several retentions with local share 0: at each retention
+// the best of those at which neither part shrinks as the retention grows; where there are none, the
+// best one, moved as little as that takes.
 engine::SpendPlan ChooseSpend(const std::string& prefer, const std::vector<SplitResult>& splits,
                               const SpendChoiceOptions& options);
 

@@ -7,8 +7,12 @@
 
 #include "base/thread_pool.h"
 #include "engine/kv/head_map_binding.h"
+#include "profiler/dense_order.h"
 #include "profiler/evaluation/documents.h"
 #include "profiler/profile_prompts.h"
+#include "profiler/tsp_choice.h"
+#include "profiler/validation.h"
+#include "profiler/validation_material.h"
 
 namespace headroom::server {
 namespace {
@@ -16,6 +20,8 @@ namespace {
 // Of the prompts, kept apart for validation: one in eight, at most sixteen.
 constexpr int64_t kHeldOutShare = 8;
 constexpr int64_t kMostHeldOut = 16;
+// Prompts that the order of dense heads is measured on: each costs some hundred short passes.
+constexpr int32_t kOrderNeedles = 8;
 
 StatusOr<profiler::ProfileInput> ReadInputs(const ProfileRequest& request, const Runtime& runtime,
                                             const profiler::TextFormat* format) {
@@ -67,6 +73,55 @@ StatusOr<profiler::ProfileIdentity> Identify(const RuntimeOptions& options) {
                                    .tokenizer = std::move(identity.tokenizer)};
 }
 
+struct Validation {
+  const profiler::EvalModel& model;
+  kernels::KvDType kv_dtype;
+  const profiler::TextFormat* text;
+  std::vector<int32_t> eos_token_ids;
+  int32_t max_context;
+  uint64_t seed;
+  profiler::TspOptions tsp;
+  profiler::EvalObserver& observer;
+};
+
+// The order of dense heads, from what the profile read; then everything that is measured on what it
+// did not read.
+Status Validate(const Validation& validation, const profiler::ProfileInput& input,
+                const profiler::HeldOut& held_out, profiler::ProfileResult* result) {
+  profiler::MaterialOptions making;
+  making.max_context = std::min(making.max_context, validation.max_context);
+  making.seed = validation.seed;
+  making.warnings = &result->notes.warnings;
+  profiler::ValidationMaterial material =
+      profiler::MakeValidationMaterial(held_out, validation.text, making);
+  if (material.documents.empty() && material.tasks.empty()) {
+    result->notes.warnings.push_back("not validated: the prompts that are held out are too short");
+    return OkStatus();
+  }
+  material.needles.eos_token_ids = validation.eos_token_ids;
+  if (!material.tasks.empty()) {
+    making.num_needles = kOrderNeedles;
+    HEADROOM_ASSIGN_OR_RETURN(
+        const std::vector<int32_t> ranks,
+        profiler::OrderDenseHeads(
+            validation.model, profiler::MakeOrderNeedles(input, validation.text, making),
+            {.kv_dtype = validation.kv_dtype}, result->map, validation.observer));
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      result->map.heads[i].fill_rank = ranks[i];
+    }
+  }
+  profiler::ValidationOptions options;
+  options.kv_dtype = validation.kv_dtype;
+  // Held-out prompts count among those that were given.
+  options.min_prompts -= static_cast<int64_t>(held_out.prompts.size());
+  HEADROOM_RETURN_IF_ERROR(profiler::ValidateMap(validation.model, material, options,
+                                                 validation.observer, &result->map));
+  // Shares of answers are of the full cache's already.
+  profiler::ChooseByLoss(material.tasks.empty() ? -1 : engine::kPpm, validation.tsp,
+                         &result->map.tsp);
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clock,
@@ -82,7 +137,7 @@ StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clo
   }
   const profiler::TextFormat* text = format.has_value() ? &*format : nullptr;
   HEADROOM_ASSIGN_OR_RETURN(profiler::ProfileInput input, ReadInputs(request, *runtime, text));
-  std::vector<profiler::ProfilePrompt> held_out;
+  profiler::HeldOut held_out;
   if (request.validate) {
     const auto count = static_cast<int64_t>(input.prompts.size());
     held_out = profiler::TakeHeldOut(std::min(count / kHeldOutShare, kMostHeldOut), &input);
@@ -96,7 +151,17 @@ StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clo
   HEADROOM_ASSIGN_OR_RETURN(profiler::ProfileResult result,
                             profiler::RunProfile(model, runtime->geometry().dtype, input, text,
                                                  identity, settings, observer));
-  // Validation on `held_out` comes here: it fills spend, tsp and validation of the map.
+  if (!held_out.prompts.empty()) {
+    Validation validation = {.model = model,
+                             .kv_dtype = runtime->geometry().dtype,
+                             .text = text,
+                             .eos_token_ids = runtime->eos_token_ids(),
+                             .max_context = runtime->max_context(),
+                             .seed = settings.classifier.seed,
+                             .tsp = settings.tsp,
+                             .observer = observer};
+    HEADROOM_RETURN_IF_ERROR(Validate(validation, input, held_out, &result));
+  }
   HEADROOM_RETURN_IF_ERROR(engine::ValidateHeadMap(result.map));
   return ProfileOutcome{.map = std::move(result.map), .notes = std::move(result.notes)};
 }

@@ -54,6 +54,9 @@ struct HeadEntry {
   int64_t weight_ppm = 1'000'000;  // u of the greedy
   int64_t copy_ppm = 0;            // probe scores, the larger one orders dense heads
   int64_t induction_ppm = 0;
+  // kDense: its place in the order that a budget fills them in, 0 first, by what it is worth to
+  // answers (profiler/dense_order.h); -1: not measured, it stands behind those by probe score.
+  int32_t fill_rank = -1;
   // Mean mass of late rows on: sinks, special tokens, punctuation, the last 64, the rest.
   std::array<int64_t, 5> masses_ppm = {};
   std::vector<RungRecovery> recovery;   // in the ladder's order

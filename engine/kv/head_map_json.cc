@@ -112,6 +112,7 @@ Json ToJson(const HeadEntry& head) {
           {"heavy_share", Ratio(head.heavy_ppm)},
           {"weight", Ratio(head.weight_ppm)},
           {"copy", Ratio(head.copy_ppm)},
+          {"fill_rank", head.fill_rank < 0 ? Json(nullptr) : Json(head.fill_rank)},
           {"induction", Ratio(head.induction_ppm)},
           {"masses", Masses(head)},
           {"recovery", std::move(recovery)},

@@ -86,6 +86,17 @@ class Members {
       Fail(key, "a decimal of at most six places");
     }
   }
+  // null: none, which is -1.
+  void Rank(const char* key, int32_t* out) {
+    const Json* value = Take(key);
+    if (value == nullptr) {
+      return;
+    }
+    *out = -1;
+    if (!value->is_null() && (!ReadInt(*value, out) || *out < 0)) {
+      Fail(key, "null or a whole number of 32 bits, not negative");
+    }
+  }
   // null: not measured.
   void Measured(const char* key, int64_t* out) {
     const Json* value = Take(key);
@@ -337,6 +348,7 @@ void ReadHead(const Json& json, const std::string& path, Status& status, HeadEnt
   head.Ratio("weight", &out->weight_ppm);
   head.Ratio("copy", &out->copy_ppm);
   head.Ratio("induction", &out->induction_ppm);
+  head.Rank("fill_rank", &out->fill_rank);
   ReadRecovery(head, out);
   ReadCurve(head, "curve_heavy", /*sizes_are_shares=*/true, &out->curve_heavy);
   ReadCurve(head, "curve_local", /*sizes_are_shares=*/false, &out->curve_local);

@@ -202,6 +202,8 @@ void CheckHead(const std::string& path, const HeadMap& map, const HeadEntry& hea
   CheckBudget(path, head, check);
   check.Share(path + ".copy", head.copy_ppm);
   check.Share(path + ".induction", head.induction_ppm);
+  check.Count(path + ".fill_rank", head.fill_rank, -1,
+              static_cast<int64_t>(map.heads.size()) - 1);
   int64_t mass = 0;
   for (const int64_t part : head.masses_ppm) {
     check.Share(path + ".masses", part);

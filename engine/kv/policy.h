@@ -114,7 +114,8 @@ struct LayerPlan {
   std::vector<HeadPlan> heads = {};  // [num_kv_heads] when !keep_all
   bool overran = false;  // must-keep sets were larger than the budget: the receipt says `floor`
   // kHead: each head keeps its num_entries. kLayer: the heads keep pool_entries together; what
-  // their must-keep and safe slots leave goes to the best (head, slot) pairs.
+  // their must-keep and safe slots leave goes to the best (head, slot) pairs; a head that holds
+  // its num_entries wins no more.
   KvPool pool = KvPool::kHead;
   int32_t pool_entries = 0;
 };

@@ -187,9 +187,9 @@ void RetentionExecutor::SelectFromPool(const LayerPlan& plan, int32_t num_slots,
   int32_t left = plan.pool_entries;
   for (size_t head = 0; head < plan.heads.size(); ++head) {
     const HeadPlan& head_plan = plan.heads[head];
-    HEADROOM_CHECK(head_plan.rungs.empty() &&
-                   head_plan.num_entries ==
-                       (head_plan.competes ? num_slots : head_plan.safe_entries));
+    HEADROOM_CHECK(head_plan.rungs.empty() && head_plan.num_entries <= num_slots &&
+                   head_plan.num_entries >= head_plan.safe_entries &&
+                   (head_plan.competes || head_plan.num_entries == head_plan.safe_entries));
     SelectSafe(head_plan, num_slots, head_plan.safe_entries,
                ColumnsOf(scores, static_cast<int32_t>(head)), classes, kept[head]);
     if (head_plan.competes) {
@@ -202,22 +202,60 @@ void RetentionExecutor::SelectFromPool(const LayerPlan& plan, int32_t num_slots,
   if (left == 0) {
     return;
   }
-  HEADROOM_CHECK(scores != nullptr && std::count(taken_.begin(), taken_.end(), uint8_t{0}) >= left);
+  HEADROOM_CHECK(scores != nullptr);
   const ScoreColumns weighed = Weigh(plan, *scores);
-  winners_.resize(static_cast<size_t>(left));
-  backend_.SelectTopK({.scores = weighed.pooled,
-                       .tie_break = weighed.raw,
-                       .skip = taken_.data(),
-                       .num_scores = weighed.num_columns,
-                       .k = left,
-                       .out = winners_.data()});
-  for (const int32_t winner : winners_) {
-    kept[static_cast<size_t>(winner) / num_columns].push_back(
-        static_cast<int32_t>(static_cast<size_t>(winner) % num_columns));
+  while (left > 0) {
+    left -= Contest(plan, weighed, num_columns, left, kept);
   }
   for (std::vector<int32_t>& slots : kept) {
     std::sort(slots.begin(), slots.end());
   }
+}
+
+// Gives the best pairs to their heads. Where more of them are a head's than it may keep, only the
+// first such head gets its own, the best ones, and is out: the others then compete for the rest.
+// Returns how many entries were given.
+int32_t RetentionExecutor::Contest(const LayerPlan& plan, const ScoreColumns& scores,
+                                   size_t num_columns, int32_t left,
+                                   std::vector<std::vector<int32_t>>& kept) {
+  HEADROOM_CHECK(std::count(taken_.begin(), taken_.end(), uint8_t{0}) >= left);
+  winners_.resize(static_cast<size_t>(left));
+  kernels::SelectTopKParams top = {.scores = scores.pooled,
+                                   .tie_break = scores.raw,
+                                   .skip = taken_.data(),
+                                   .num_scores = scores.num_columns,
+                                   .k = left,
+                                   .out = winners_.data()};
+  backend_.SelectTopK(top);
+  std::vector<int32_t> won(plan.heads.size(), 0);
+  for (const int32_t winner : winners_) {
+    ++won[static_cast<size_t>(winner) / num_columns];
+  }
+  for (size_t head = 0; head < plan.heads.size(); ++head) {
+    const int32_t most = plan.heads[head].num_entries - static_cast<int32_t>(kept[head].size());
+    if (won[head] <= most) {
+      continue;
+    }
+    const size_t first = head * num_columns;
+    winners_.resize(static_cast<size_t>(most));
+    top.scores += first;
+    top.tie_break += first;
+    top.skip += first;
+    top.num_scores = static_cast<int32_t>(num_columns);
+    top.k = most;
+    top.out = winners_.data();
+    if (most > 0) {
+      backend_.SelectTopK(top);
+    }
+    kept[head].insert(kept[head].end(), winners_.begin(), winners_.end());
+    std::fill_n(taken_.begin() + static_cast<ptrdiff_t>(first), num_columns, 1);
+    return most;
+  }
+  for (const int32_t winner : winners_) {
+    kept[static_cast<size_t>(winner) / num_columns].push_back(
+        static_cast<int32_t>(static_cast<size_t>(winner) % num_columns));
+  }
+  return left;
 }
 
 ScoreColumns RetentionExecutor::SumHeads(const LayerScores& scores, int32_t num_kv_heads) {

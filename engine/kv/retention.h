@@ -57,6 +57,9 @@ class RetentionExecutor {
   // Heads that share a pool: safe slots first, then the best pairs of head and slot.
   void SelectFromPool(const LayerPlan& plan, int32_t num_slots, const LayerScores* scores,
                       std::span<const TokenClass> classes, std::vector<std::vector<int32_t>>& kept);
+  // Gives up to `left` of the pairs that are not taken_ to their heads; how many it gave.
+  int32_t Contest(const LayerPlan& plan, const ScoreColumns& scores, size_t num_columns,
+                  int32_t left, std::vector<std::vector<int32_t>>& kept);
   // Marks a pool head's must-keep slots and quotas, then the best until `num_entries` are marked:
   // `kept`.
   void SelectSafe(const HeadPlan& plan, int32_t num_slots, int32_t num_entries,

@@ -8,9 +8,6 @@
 namespace headroom::profiler {
 namespace {
 
-// A source, a sequence made of it, and a fork of that.
-constexpr int64_t kSequencesAtOnce = 3;
-
 // The most pages that one sequence of up to `max_tokens` positions ever holds under any row. Decode
 // counts as prompt here: the bound for a whole prompt covers a shorter one with fed tokens behind.
 int64_t MostPages(const EvalModel& model, const std::vector<EvalRow>& rows, int32_t max_tokens) {
@@ -32,9 +29,9 @@ int64_t MostPages(const EvalModel& model, const std::vector<EvalRow>& rows, int3
 
 StatusOr<std::unique_ptr<CacheSet>> CacheSet::Create(const EvalModel& model,
                                                      const std::vector<EvalRow>& rows,
-                                                     int32_t max_tokens) {
+                                                     int32_t max_tokens, int64_t num_sequences) {
   auto set = std::make_unique<CacheSet>();
-  const int64_t num_pages = kSequencesAtOnce * MostPages(model, rows, max_tokens);
+  const int64_t num_pages = num_sequences * MostPages(model, rows, max_tokens);
   if (num_pages > std::numeric_limits<int32_t>::max()) {
     return ResourceExhausted("documents of {} tokens need {} KV pages, wanted at most {}",
                              max_tokens, num_pages, std::numeric_limits<int32_t>::max());

@@ -39,11 +39,16 @@ struct KvCost {
 
 class CacheSet {
  public:
+  // A source, a sequence made of it, and a fork of that.
+  static constexpr int64_t kSequencesAtOnce = 3;
+
   // Caches for the KV types of `rows` that hold any three sequences of `max_tokens` positions under
-  // the rows' policies at once. Error: ResourceExhausted when memory does not suffice.
+  // the rows' policies at once, or so many as said. Error: ResourceExhausted when memory does not
+  // suffice.
   static StatusOr<std::unique_ptr<CacheSet>> Create(const EvalModel& model,
                                                     const std::vector<EvalRow>& rows,
-                                                    int32_t max_tokens);
+                                                    int32_t max_tokens,
+                                                    int64_t num_sequences = kSequencesAtOnce);
 
   SequenceRunner& runner(kernels::KvDType dtype);
   int64_t page_bytes(kernels::KvDType dtype) const;

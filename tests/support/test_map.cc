@@ -34,6 +34,7 @@ HeadEntry MakeHead(const Philox& random, uint64_t index) {
   head.keeps_punctuation = head.type == HeadType::kPunct || index % 2 == 0;
   head.weight_ppm = 500'000 + static_cast<int64_t>(index % 4) * 500'000;
   head.copy_ppm = static_cast<int64_t>(random.Uniform(5 * index + 3) * 1'000'000);
+  head.fill_rank = static_cast<int32_t>(index % 4) - 1;
   head.induction_ppm = static_cast<int64_t>(random.Uniform(5 * index + 4) * 1'000'000);
   return head;
 }

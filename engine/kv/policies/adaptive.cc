@@ -24,6 +24,8 @@ constexpr int64_t kSureConfidencePpm = 800'000;
 // Held-out rows before the window, and how far below theta a head's mass on them may lie.
 constexpr int32_t kCheckRows = 32;
 constexpr int64_t kCheckSlackPpm = 30'000;
+// Dense heads without a rank stand behind those with one, by probe score.
+constexpr int64_t kUnranked = int64_t{1} << 40;
 // Where the map has no plan for a preference.
 constexpr int64_t kDefaultDenseSharePpm = 500'000;
 
@@ -185,8 +187,7 @@ class AdaptivePolicy final : public KvPolicy {
       plan.pool_entries = static_cast<int32_t>(split.contested[static_cast<size_t>(layer)]);
       for (int32_t head = 0; head < shape.num_kv_heads; ++head, ++index) {
         plan.heads.push_back(PlanHead(map_->head(layer, head), tokens, quotas[index],
-                                      split.quota[index], split.own[index],
-                                      layer_slots[static_cast<size_t>(layer)]));
+                                      split.quota[index], split.own[index], heads[index].room));
         if (spec.decode == KvDecode::kTyped) {
           plan.heads.back().typed = TypedOf(map_->head(layer, head), prompt.num_tokens);
         }
@@ -262,7 +263,7 @@ class AdaptivePolicy final : public KvPolicy {
     head.room = room;
     head.floor = head.elastic ? std::min<int64_t>(settings_.floor_entries, room) : 0;
     head.quota = head.elastic ? 0 : int64_t{quota.newest} + quota.punctuation;
-    head.probe_ppm = entry.probe_ppm();
+    head.fill_order = entry.fill_rank >= 0 ? entry.fill_rank : kUnranked - entry.probe_ppm();
     head.demand = RungBudget(entry, num_tokens);
     if (mode != KvMode::kBudget && !head.dense) {
       // No more than the type needs at theta; the mandatory tokens count among a budget.
@@ -337,8 +338,7 @@ class AdaptivePolicy final : public KvPolicy {
   }
 
   static HeadPlan PlanHead(const HeadEntry& entry, const PromptTokens& tokens,
-                           const HeadQuota& quota, int64_t granted, int64_t own,
-                           int32_t num_slots) {
+                           const HeadQuota& quota, int64_t granted, int64_t own, int64_t room) {
     HeadPlan plan;
     plan.sink_slots = tokens.sink_tokens();
     plan.recent_slots = tokens.recent_tokens();
@@ -349,7 +349,8 @@ class AdaptivePolicy final : public KvPolicy {
     plan.punctuation_entries = static_cast<int32_t>(granted) - plan.newest_entries;
     plan.safe_entries = static_cast<int32_t>(tokens.num_mandatory() + granted + own);
     plan.competes = IsElastic(SpentType(entry));
-    plan.num_entries = plan.competes ? num_slots : plan.safe_entries;
+    plan.num_entries =
+        plan.competes ? static_cast<int32_t>(tokens.num_mandatory() + room) : plan.safe_entries;
     plan.weight = static_cast<float>(entry.weight_ppm) / static_cast<float>(kPpm);
     return plan;
   }

@@ -46,13 +46,8 @@ size_t FirstNext(const std::vector<Claim>& claims, const std::vector<int64_t>& c
 struct Totals {
   int64_t room = 0;
   int64_t dense_room = 0;
-  int64_t heavy_room = 0;
-  int64_t dense_floor = 0;
-  int64_t heavy_floor = 0;
+  int64_t elastic_room = 0;
   int64_t quota = 0;
-
-  int64_t elastic_room() const { return dense_room + heavy_room; }
-  int64_t floors() const { return dense_floor + heavy_floor; }
 };
 
 Totals TotalsOf(const std::vector<AdaptiveHead>& heads) {
@@ -60,15 +55,9 @@ Totals TotalsOf(const std::vector<AdaptiveHead>& heads) {
   for (const AdaptiveHead& head : heads) {
     HEADROOM_CHECK(head.floor <= head.room && head.quota <= head.room);
     totals.room += head.room;
-    if (!head.elastic) {
-      totals.quota += head.quota;
-    } else if (head.dense) {
-      totals.dense_room += head.room;
-      totals.dense_floor += head.floor;
-    } else {
-      totals.heavy_room += head.room;
-      totals.heavy_floor += head.floor;
-    }
+    totals.elastic_room += head.elastic ? head.room : 0;
+    totals.dense_room += head.elastic && head.dense ? head.room : 0;
+    totals.quota += head.elastic ? 0 : head.quota;
   }
   return totals;
 }
@@ -81,11 +70,11 @@ struct Parts {
 };
 
 Parts PartsOf(const Totals& totals, int64_t wanted_pool, int64_t local_share_ppm) {
-  const int64_t pool = std::clamp(wanted_pool, totals.floors(), totals.room);
+  const int64_t pool = std::clamp<int64_t>(wanted_pool, 0, totals.room);
   Parts parts;
-  parts.quotas = std::min(ScalePpm(local_share_ppm, pool), pool - totals.floors());
-  parts.quotas = std::min(std::max(parts.quotas, pool - totals.elastic_room()), totals.quota);
-  parts.spare = std::max<int64_t>(0, pool - totals.elastic_room() - totals.quota);
+  parts.quotas = std::max(ScalePpm(local_share_ppm, pool), pool - totals.elastic_room);
+  parts.quotas = std::min(parts.quotas, totals.quota);
+  parts.spare = std::max<int64_t>(0, pool - totals.elastic_room - totals.quota);
   parts.elastic = pool - parts.quotas - parts.spare;
   return parts;
 }
@@ -113,40 +102,55 @@ int64_t DenseTarget(const AdaptiveInput& input, const Totals& totals, int64_t el
   return std::clamp(wanted, last_dense, last_dense + elastic - last_elastic);
 }
 
-int64_t DensePart(const AdaptiveInput& input, const Totals& totals, int64_t elastic) {
-  const int64_t least = std::max(totals.dense_floor, elastic - totals.heavy_room);
-  const int64_t most = std::min(totals.dense_room, elastic - totals.heavy_floor);
-  return std::clamp(DenseTarget(input, totals, elastic), least, most);
-}
-
+// Whole heads in their order, the last one as far as `part` goes.
 void FillDense(const std::vector<AdaptiveHead>& heads, int64_t part, std::vector<int64_t>& own) {
   std::vector<size_t> order;
   for (size_t i = 0; i < heads.size(); ++i) {
-    if (heads[i].dense) {
+    if (heads[i].elastic && heads[i].dense) {
       order.push_back(i);
-      part -= heads[i].floor;
     }
   }
   std::stable_sort(order.begin(), order.end(), [&heads](size_t a, size_t b) {
-    return heads[a].probe_ppm > heads[b].probe_ppm;
+    return heads[a].fill_order < heads[b].fill_order;
   });
   for (const size_t i : order) {
-    const int64_t more = std::min(part, heads[i].room - heads[i].floor);
+    const int64_t more = std::min(part, heads[i].room);
     own[i] += more;
     part -= more;
   }
   HEADROOM_CHECK(part == 0);
 }
 
-std::vector<int64_t> SplitContested(const AdaptiveInput& input, int64_t part) {
+// Elastic heads in turn up to their floors, as far as `part` goes; what is left of it.
+int64_t FillFloors(const std::vector<AdaptiveHead>& heads, int64_t part,
+                   std::vector<int64_t>& own) {
+  std::vector<Claim> floors;
+  int64_t wanted = 0;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    const int64_t missing = heads[i].elastic ? std::max<int64_t>(0, heads[i].floor - own[i]) : 0;
+    floors.push_back({.weight = 1, .limit = missing});
+    wanted += missing;
+  }
+  const int64_t given = std::min(part, wanted);
+  const std::vector<int64_t> counts = TakeInOrder(floors, given);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    own[i] += counts[i];
+  }
+  return part - given;
+}
+
+// Weights do not depend on the pool, so that no layer loses when a dense head of it is filled: the
+// entries that such a head has won before are among its own then, and free for the others.
+std::vector<int64_t> SplitContested(const AdaptiveInput& input, const std::vector<int64_t>& own,
+                                    int64_t part) {
   const std::vector<AdaptiveHead>& heads = input.heads;
   std::vector<Claim> layers(heads.empty() ? 0 : static_cast<size_t>(heads.back().layer) + 1,
                             {.weight = 0, .limit = 0});
-  for (const AdaptiveHead& head : heads) {
-    if (head.elastic && !head.dense) {
-      Claim& layer = layers[static_cast<size_t>(head.layer)];
-      layer.weight += input.layers_by_demand ? std::max<int64_t>(1, head.demand) : 1;
-      layer.limit += head.room - head.floor;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (heads[i].elastic) {
+      Claim& layer = layers[static_cast<size_t>(heads[i].layer)];
+      layer.weight += input.layers_by_demand ? std::max<int64_t>(1, heads[i].demand) : 1;
+      layer.limit += heads[i].room - own[i];
     }
   }
   for (Claim& layer : layers) {
@@ -183,7 +187,7 @@ AdaptiveSplit SplitPool(const AdaptiveInput& input) {
   HEADROOM_CHECK(!input.points.empty());
   const Totals totals = TotalsOf(input.heads);
   const Parts parts = PartsOf(totals, input.pool, input.local_share_ppm);
-  const int64_t dense = DensePart(input, totals, parts.elastic);
+  const int64_t dense = std::min(DenseTarget(input, totals, parts.elastic), totals.dense_room);
 
   std::vector<Claim> quotas;
   std::vector<Claim> spare;
@@ -192,16 +196,13 @@ AdaptiveSplit SplitPool(const AdaptiveInput& input) {
     const int64_t quota = head.elastic ? 0 : head.quota;
     quotas.push_back({.weight = std::max<int64_t>(1, quota), .limit = quota});
     spare.push_back({.weight = 1, .limit = head.elastic ? 0 : head.room - quota});
-    split.own.push_back(head.elastic ? head.floor : 0);
   }
   split.quota = TakeInOrder(quotas, parts.quotas);
-  const std::vector<int64_t> extra = TakeInOrder(spare, parts.spare);
-  for (size_t i = 0; i < extra.size(); ++i) {
-    split.own[i] += extra[i];
-  }
+  split.own = TakeInOrder(spare, parts.spare);
   FillDense(input.heads, dense, split.own);
-  split.contested = SplitContested(input, parts.elastic - dense - totals.heavy_floor);
-  split.overran = input.pool < totals.floors();
+  const int64_t rest = FillFloors(input.heads, parts.elastic - dense, split.own);
+  split.contested = SplitContested(input, split.own, rest);
+  split.overran = input.pool < 0;
   return split;
 }
 

@@ -14,13 +14,13 @@ namespace headroom::engine {
 // The part of a head in one split. Heads are listed by layer, then KV head.
 struct AdaptiveHead {
   int32_t layer = 0;
-  bool elastic = false;   // heavy or dense; else it has quotas alone
-  bool dense = false;     // elastic
-  int64_t room = 0;       // entries that the mandatory ones leave of its slots
-  int64_t floor = 0;      // elastic: what it gets before heads compete; at most `room`
-  int64_t quota = 0;      // fixed: windows and punctuation; at most `room`
-  int64_t probe_ppm = 0;  // dense heads are filled in its order, the highest first
-  int64_t demand = 0;     // heavy: entries that its type needs, where layers share by demand
+  bool elastic = false;    // heavy or dense; else it has quotas alone
+  bool dense = false;      // elastic
+  int64_t room = 0;        // entries that the mandatory ones leave of its slots
+  int64_t floor = 0;       // elastic: what it has before heads compete; at most `room`
+  int64_t quota = 0;       // fixed: windows and punctuation; at most `room`
+  int64_t fill_order = 0;  // dense heads are filled in its order, the lowest first
+  int64_t demand = 0;      // elastic: entries that its type needs, where layers share by demand
 };
 
 // The dense share that was found for a pool of so many entries.
@@ -37,21 +37,23 @@ struct AdaptiveInput {
   // points it goes from one to the other in a straight line, cut so that neither it nor the rest
   // ever shrinks. Beyond the ends the nearest share holds.
   std::vector<AdaptivePoint> points;
-  bool layers_by_demand = false;  // heavy entries go to layers by demand, else by heavy heads
+  bool layers_by_demand = false;  // contested entries go to layers by demand, else by elastic heads
 };
 
 struct AdaptiveSplit {
   std::vector<int64_t> quota;      // [heads], of AdaptiveHead::quota
   std::vector<int64_t> own;        // [heads], by the head's own scores
   std::vector<int64_t> contested;  // [last layer + 1], to the best pairs of head and slot
-  bool overran = false;            // floors alone were more than the pool
+  bool overran = false;            // the mandatory entries alone were more than the pool
 };
 
-// The sum of all that is given is the pool, raised to the floors and capped by the rooms.
-//  1. Floors. 2. Quotas, at most local_share of the pool, by relative rank. 3. Of the rest, floors
-// included, the dense share fills dense heads whole, one after the other. 4. What is left is
-// contested, layer by layer. What elastic heads cannot hold completes quotas, then goes to fixed
-// heads in turn.
+// The sum of all that is given is the pool, at least nothing and capped by the rooms.
+//  1. Quotas, at most local_share of the pool, by relative rank. 2. Of the rest, the dense share
+// fills dense heads whole, one after the other. 3. Elastic heads that have less than their floor
+// get up to it in turn. 4. What is left is contested, layer by layer, by all elastic heads. What
+// elastic heads cannot hold completes quotas, then goes to fixed heads in turn.
+// Floors come behind the dense share: where a pool is small, the floors of all heads would leave
+// nothing to fill the few heads with that fetch from far back (docs/profiling.md has the numbers).
 AdaptiveSplit SplitPool(const AdaptiveInput& input);
 
 // One of several that share a list: its item k (from 1 to `limit`) stands at k / weight.

@@ -94,7 +94,7 @@ AdaptiveInput RandomInput(uint64_t seed) {
       head.room = room;
       head.floor = head.elastic ? std::min(floor, room) : 0;
       head.quota = head.elastic ? 0 : below(room + 1);
-      head.probe_ppm = below(4);
+      head.fill_order = below(4);
       head.demand = below(9);
       input.heads.push_back(head);
     }
@@ -140,13 +140,8 @@ Given SplitSlowly(const AdaptiveInput& input) {
   Given given = {.heads = std::vector<int64_t>(heads.size(), 0),
                  .quotas = std::vector<int64_t>(heads.size(), 0),
                  .layers = std::vector<int64_t>(static_cast<size_t>(heads.back().layer) + 1, 0)};
-  int64_t floors = 0;
-  for (size_t i = 0; i < heads.size(); ++i) {
-    given.heads[i] = heads[i].floor;
-    floors += heads[i].floor;
-  }
-  const int64_t pool = std::clamp(input.pool, floors, TotalRoom(input));
-  int64_t left = pool - floors;
+  const int64_t pool = std::clamp<int64_t>(input.pool, 0, TotalRoom(input));
+  int64_t left = pool;
 
   // Quotas: one item after the other in the order of ranks.
   const auto next_quota = [&]() {
@@ -173,53 +168,53 @@ Given SplitSlowly(const AdaptiveInput& input) {
     give_quota(i);
   }
 
-  // Dense heads whole, by probe score, up to the share of floors and what is left.
-  int64_t elastic = left + floors;
-  const auto next_dense = [&]() {
-    size_t best = heads.size();
-    for (size_t i = 0; i < heads.size(); ++i) {
-      if (heads[i].dense && given.heads[i] < heads[i].room &&
-          (best == heads.size() || heads[i].probe_ppm > heads[best].probe_ppm)) {
-        best = i;
-      }
-    }
-    return best;
-  };
-  const auto give_dense = [&](size_t i) {
-    ++given.heads[i];
-    --left;
-  };
-  const auto dense_sum = [&]() {
-    int64_t sum = 0;
-    for (size_t i = 0; i < heads.size(); ++i) {
-      sum += heads[i].dense ? given.heads[i] : 0;
-    }
-    return sum;
-  };
   // The elastic pool is what elastic heads can hold, at most.
   int64_t elastic_room = 0;
   for (const AdaptiveHead& head : heads) {
     elastic_room += head.elastic ? head.room : 0;
   }
-  elastic = std::min(elastic, elastic_room);
-  for (size_t i = next_dense();
-       i < heads.size() && left > 0 &&
-       dense_sum() + 1 <= input.points.front().dense_share_ppm * elastic / kPpm;
-       i = next_dense()) {
-    give_dense(i);
+  int64_t elastic = std::min(left, elastic_room);
+  left -= elastic;
+
+  // Dense heads whole, in their order, up to the share.
+  int64_t dense = input.points.front().dense_share_ppm * elastic / kPpm;
+  for (; dense > 0; --dense) {
+    size_t best = heads.size();
+    for (size_t i = 0; i < heads.size(); ++i) {
+      if (heads[i].dense && given.heads[i] < heads[i].room &&
+          (best == heads.size() || heads[i].fill_order < heads[best].fill_order)) {
+        best = i;
+      }
+    }
+    if (best == heads.size()) {
+      break;
+    }
+    ++given.heads[best];
+    --elastic;
   }
 
-  // The rest to the layers in the order of ranks.
+  // Floors, one entry a round.
+  const std::vector<int64_t> before = given.heads;
+  for (int64_t round = 1; round <= 8; ++round) {
+    for (size_t i = 0; i < heads.size() && elastic > 0; ++i) {
+      if (heads[i].elastic && before[i] + round <= heads[i].floor) {
+        ++given.heads[i];
+        --elastic;
+      }
+    }
+  }
+
+  // The rest to the layers in the order of ranks, as far as their elastic heads can hold it.
   const auto next_layer = [&]() {
     size_t best = given.layers.size();
     int64_t best_weight = 0;
     for (size_t layer = 0; layer < given.layers.size(); ++layer) {
       int64_t weight = 0;
       int64_t room = 0;
-      for (const AdaptiveHead& head : heads) {
-        if (head.elastic && !head.dense && static_cast<size_t>(head.layer) == layer) {
-          weight += input.layers_by_demand ? std::max<int64_t>(1, head.demand) : 1;
-          room += head.room - head.floor;
+      for (size_t i = 0; i < heads.size(); ++i) {
+        if (heads[i].elastic && static_cast<size_t>(heads[i].layer) == layer) {
+          weight += input.layers_by_demand ? std::max<int64_t>(1, heads[i].demand) : 1;
+          room += heads[i].room - given.heads[i];
         }
       }
       if (given.layers[layer] < room &&
@@ -231,14 +226,10 @@ Given SplitSlowly(const AdaptiveInput& input) {
     }
     return best;
   };
-  for (size_t layer = next_layer(); layer < given.layers.size() && left > 0; layer = next_layer()) {
-    ++given.layers[layer];
-    --left;
+  for (; elastic > 0; --elastic) {
+    ++given.layers[next_layer()];
   }
-  // What heavy heads cannot hold: dense heads, the quotas, then all fixed heads in turn.
-  for (size_t i = next_dense(); i < heads.size() && left > 0; i = next_dense()) {
-    give_dense(i);
-  }
+  // What elastic heads cannot hold: the quotas, then all fixed heads in turn.
   for (size_t i = next_quota(); i < heads.size() && left > 0; i = next_quota()) {
     give_quota(i);
   }
@@ -267,29 +258,51 @@ TEST(SplitPoolTest, EqualsTheRulesCarriedOutEntryByEntry) {
   }
 }
 
+// What each layer's heads have and may win.
+std::vector<int64_t> LayerTotals(const AdaptiveInput& input, const Given& given) {
+  std::vector<int64_t> totals = given.layers;
+  for (size_t i = 0; i < input.heads.size(); ++i) {
+    totals[static_cast<size_t>(input.heads[i].layer)] += given.heads[i];
+  }
+  return totals;
+}
+
+// Room of a layer's elastic heads that is not theirs yet.
+int64_t OpenRoom(const AdaptiveInput& input, const Given& given, size_t layer) {
+  int64_t room = 0;
+  for (size_t i = 0; i < input.heads.size(); ++i) {
+    if (input.heads[i].elastic && static_cast<size_t>(input.heads[i].layer) == layer) {
+      room += input.heads[i].room - given.heads[i];
+    }
+  }
+  return room;
+}
+
 TEST(SplitPoolTest, SpendsThePoolExactlyAndNeverShrinksAPart) {
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     AdaptiveInput input = RandomInput(seed);
-    int64_t floors = 0;
-    for (const AdaptiveHead& head : input.heads) {
-      floors += head.floor;
-    }
     Given last;
     for (input.pool = -3; input.pool <= TotalRoom(input) + 2; ++input.pool) {
       const AdaptiveSplit split = SplitPool(input);
       const Given given = GivenBy(split);
       ASSERT_EQ(Sum(given.heads) + Sum(given.layers),
-                std::clamp(input.pool, floors, TotalRoom(input)));
-      ASSERT_EQ(split.overran, input.pool < floors);
+                std::clamp<int64_t>(input.pool, 0, TotalRoom(input)));
+      ASSERT_EQ(split.overran, input.pool < 0);
       for (size_t i = 0; i < input.heads.size(); ++i) {
         ASSERT_LE(given.heads[i], input.heads[i].room);
-        ASSERT_GE(given.heads[i], input.heads[i].floor);
         ASSERT_TRUE(last.heads.empty() ||
                     (given.heads[i] >= last.heads[i] && given.quotas[i] >= last.quotas[i]))
             << "seed " << seed << ", pool " << input.pool << ", head " << i;
       }
       for (size_t layer = 0; layer < given.layers.size(); ++layer) {
-        ASSERT_TRUE(last.layers.empty() || given.layers[layer] >= last.layers[layer])
+        // A layer has less to win only where it keeps everything already.
+        const int64_t open = OpenRoom(input, given, layer);
+        ASSERT_LE(given.layers[layer], open);
+        ASSERT_TRUE(last.layers.empty() || given.layers[layer] >= last.layers[layer] ||
+                    given.layers[layer] == open)
+            << "seed " << seed << ", pool " << input.pool << ", layer " << layer;
+        ASSERT_TRUE(last.layers.empty() ||
+                    LayerTotals(input, given)[layer] >= LayerTotals(input, last)[layer])
             << "seed " << seed << ", pool " << input.pool << ", layer " << layer;
       }
       last = given;
@@ -323,16 +336,16 @@ TEST(SplitPoolTest, GivesDenseHeadsTheShareOfEveryPoint) {
   EXPECT_EQ(dense(200), 100);
 }
 
-TEST(SplitPoolTest, FillsDenseHeadsWholeInTheOrderOfTheirProbeScores) {
+TEST(SplitPoolTest, FillsDenseHeadsWholeInTheirOrder) {
   AdaptiveInput input;
-  input.heads = {{.layer = 0, .elastic = true, .dense = true, .room = 50, .probe_ppm = 5},
+  input.heads = {{.layer = 0, .elastic = true, .dense = true, .room = 50, .fill_order = 7},
                  {.layer = 0, .elastic = true, .room = 50},
-                 {.layer = 1, .elastic = true, .dense = true, .room = 50, .probe_ppm = 9},
-                 {.layer = 1, .elastic = true, .dense = true, .room = 50, .probe_ppm = 5}};
+                 {.layer = 1, .elastic = true, .dense = true, .room = 50, .fill_order = 3},
+                 {.layer = 1, .elastic = true, .dense = true, .room = 50, .fill_order = 7}};
   input.points = {{.pool = 0, .dense_share_ppm = 800'000}};
   input.pool = 100;
   EXPECT_EQ(SplitPool(input).own, (std::vector<int64_t>{30, 0, 50, 0}));
-  EXPECT_EQ(SplitPool(input).contested, (std::vector<int64_t>{20, 0}));
+  EXPECT_EQ(SplitPool(input).contested, (std::vector<int64_t>{10, 10}));  // two heads in each
 }
 
 }  // namespace

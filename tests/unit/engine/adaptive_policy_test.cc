@@ -199,9 +199,13 @@ std::vector<Slots> SelectSlowly(const LayerPlan& plan, const std::vector<TokenCl
     kept.push_back(slots);
   }
   std::sort(pairs.begin(), pairs.end());
-  for (int32_t i = 0; i < left; ++i) {
-    kept[static_cast<size_t>(std::get<1>(pairs[static_cast<size_t>(i)]))].insert(
-        std::get<2>(pairs[static_cast<size_t>(i)]));
+  for (const auto& [score, head, slot] : pairs) {
+    std::set<int32_t>& slots = kept[static_cast<size_t>(head)];
+    if (left > 0 &&
+        static_cast<int32_t>(slots.size()) < plan.heads[static_cast<size_t>(head)].num_entries) {
+      slots.insert(slot);
+      --left;
+    }
   }
   std::vector<Slots> result;
   for (const std::set<int32_t>& slots : kept) {
@@ -294,22 +298,55 @@ TEST(AdaptivePolicyTest, SpendsThePoolOfFastkvToTheEntryAndKeepsWhatIsMandatory)
   }
 }
 
-TEST(AdaptivePolicyTest, MandatorySetsAndFloorsBeatTheBudget) {
+TEST(AdaptivePolicyTest, MandatorySetsBeatTheBudget) {
   const PromptInfo prompt = MakePrompt(kTokens, 6);
   const PromptTokens tokens(prompt, 2, 6);
   const std::unique_ptr<KvPolicy> policy = MakePolicy(MakeTestMap(6, 3, 1));
   const Prefilled run =
       RunPolicy(*policy, MakeKvSpec("adaptive", 10'000, kPpm), prompt, Scores(7, kTokens));
   EXPECT_EQ(run.plan.reasons, (std::vector<std::string>{"floor"}));
-  int64_t floors = 0;
   for (const std::vector<Slots>& layer : run.kept) {
     for (const Slots& head : layer) {
-      const int64_t more = static_cast<int64_t>(head.size()) - tokens.num_mandatory();
-      EXPECT_TRUE(more == 0 || more == kShortSettings.floor_entries);
-      floors += more;
+      EXPECT_EQ(static_cast<int64_t>(head.size()), tokens.num_mandatory());
     }
   }
-  EXPECT_GT(floors, 0);
+}
+
+// Heads that are not sure of a fixed type count as heavy.
+bool IsHeldElastic(const HeadEntry& head) {
+  return head.type >= HeadType::kHeavy || head.borderline || head.confidence_ppm < 800'000;
+}
+
+// Heavy and dense heads have a floor each, out of what dense heads leave, as far as that goes.
+TEST(AdaptivePolicyTest, FloorsComeOutOfWhatDenseHeadsLeave) {
+  const PromptInfo prompt = MakePrompt(kTokens, 6);
+  const PromptTokens tokens(prompt, 2, 6);
+  HeadMap map = MakeTestMap(6, 3, 1);
+  map.spend = {{.prefer = "balanced", .points = {{.retention_ppm = kPpm, .dense_share_ppm = 0}}}};
+  const std::unique_ptr<KvPolicy> policy = MakePolicy(map);
+  int64_t elastic = 0;
+  for (const HeadEntry& head : map.heads) {
+    elastic += IsHeldElastic(head) ? 1 : 0;
+  }
+  const int64_t pool_of_floors = elastic * kShortSettings.floor_entries;
+  // The mean that gives every elastic head its floor, and nothing more to any.
+  const int64_t mean = tokens.num_mandatory() + (pool_of_floors + 17) / 18;
+  for (const int64_t entries : {int64_t{tokens.num_mandatory()} + 1, mean}) {
+    const Prefilled run =
+        RunPolicy(*policy, MakeKvSpec("adaptive", (entries * kPpm + kTokens - 1) / kTokens, kPpm),
+                  prompt, Scores(7, kTokens));
+    EXPECT_TRUE(run.plan.reasons.empty());
+    EXPECT_EQ(NumEntries(run.kept), entries * 18);
+    for (size_t i = 0; i < map.heads.size(); ++i) {
+      const Slots& kept = run.kept[i / 3][i % 3];
+      const int64_t more = static_cast<int64_t>(kept.size()) - tokens.num_mandatory();
+      if (entries < mean) {
+        EXPECT_LE(more, kShortSettings.floor_entries);
+      } else if (IsHeldElastic(map.heads[i])) {
+        EXPECT_GE(more, kShortSettings.floor_entries);
+      }
+    }
+  }
 }
 
 // Invariant: all heads heavy, no protection beyond the window's, a floor as large as the budget.

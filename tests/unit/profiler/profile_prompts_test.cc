@@ -122,6 +122,34 @@ TEST(ProfilePromptsTest, CutsToEveryLengthThatAPromptHas) {
   EXPECT_THAT(sizes, ::testing::UnorderedElementsAre(2, 4, 2, 1));
 }
 
+TEST(ProfilePromptsTest, HeldOutNeedlesLeaveTheProbes) {
+  ProfileInput input;
+  std::string lines;
+  for (int i = 0; i < 6; ++i) {
+    lines += fmt::format(R"({{"context": [1, {0}, 3, 4], "question": [5, {0}], "answer": [3]}})"
+                         "\n",
+                         10 + i);
+  }
+  ASSERT_TRUE(ReadPromptLines(lines, "n.jsonl", Ids(), &input).ok());
+  SortAndLimit(100, &input);
+  const HeldOut held_out = TakeHeldOut(2, &input);
+  ASSERT_EQ(held_out.prompts.size(), 2u);
+  ASSERT_EQ(held_out.needles.size(), 2u);
+  ASSERT_EQ(input.probes.size(), 4u);
+  ASSERT_EQ(input.needles.size(), 4u);
+  for (const NeedlePrompt& needle : held_out.needles) {
+    EXPECT_EQ(needle.ids.size(), 6u);
+    EXPECT_EQ(needle.split, 4);
+    EXPECT_EQ(needle.answer, std::vector<int32_t>{3});
+    for (const ProbePrompt& probe : input.probes) {
+      EXPECT_NE(probe.ids[1], needle.ids[1]);
+    }
+  }
+  for (size_t i = 0; i < input.probes.size(); ++i) {
+    EXPECT_EQ(input.probes[i].ids[1], input.needles[i].ids[1]);
+  }
+}
+
 TEST(ProfilePromptsTest, HeldOutPromptsLeaveTheProfile) {
   ProfileInput input;
   for (int32_t i = 0; i < 10; ++i) {
@@ -129,7 +157,7 @@ TEST(ProfilePromptsTest, HeldOutPromptsLeaveTheProfile) {
     prompt.ids = {i};
     AddPrompt(prompt, Ids(), &input);
   }
-  const std::vector<ProfilePrompt> held_out = TakeHeldOut(3, &input);
+  const std::vector<ProfilePrompt> held_out = TakeHeldOut(3, &input).prompts;
   EXPECT_EQ(held_out.size(), 3u);
   EXPECT_EQ(input.prompts.size(), 7u);
   for (const ProfilePrompt& held : held_out) {
