@@ -225,7 +225,9 @@ class Search {
 std::vector<NeedlePrompt> Usable(const std::vector<NeedlePrompt>& prompts) {
   std::vector<NeedlePrompt> usable;
   for (const NeedlePrompt& prompt : prompts) {
-    const bool has_answer = !prompt.is_text() || !prompt.candidates.empty();
+    const bool has_answer =
+        !prompt.is_text() ||
+        (!prompt.candidates.empty() && !(prompt.lead.empty() && prompt.candidates.front().empty()));
     if (has_answer && prompt.split > 0 && static_cast<size_t>(prompt.split) < prompt.ids.size()) {
       usable.push_back(prompt);
     }

@@ -107,8 +107,9 @@ void ChooseByLoss(int64_t full_seen_ppm, const TspOptions& options, TspChoice* c
     if (!candidate.validated) {
       continue;
     }
-    const bool answers =
-        full_seen_ppm <= 0 || candidate.seen_ppm * kPpm >= full_seen_ppm * options.seen_share_ppm;
+    // Without a share there is nothing to lose: the full cache itself answered none.
+    const bool answers = full_seen_ppm <= 0 || candidate.seen_ppm < 0 ||
+                         candidate.seen_ppm * kPpm >= full_seen_ppm * options.seen_share_ppm;
     if (answers && candidate.delta_nll_ppm <= least_loss + options.delta_nll_tolerance_ppm) {
       choice->layer = candidate.layer;
       return;

@@ -84,6 +84,15 @@ TEST(TspChoiceTest, TheSmallestLayerThatAnswersWins) {
   EXPECT_EQ(choice.layer, 23);
 }
 
+// A model that answers no needle with its full cache has no shares (-1) to lose.
+TEST(TspChoiceTest, WithoutSharesTheSmallestLayerWithinTheToleranceWins) {
+  engine::TspChoice choice;
+  choice.candidates = {Measured(3, -1, 150'000), Measured(5, -1, 120'000),
+                       Measured(6, -1, 60'000)};
+  ChooseByLoss(1'000'000, {}, &choice);
+  EXPECT_EQ(choice.layer, 3);
+}
+
 TEST(TspChoiceTest, WhenNoneAnswersEnoughTheBestStays) {
   engine::TspChoice choice;
   choice.candidates = {Measured(3, 100'000, 10'000), Measured(5, 600'000, 20'000),
