@@ -102,10 +102,11 @@ class Meter {
   }
   void ExpectWork(int64_t work) { total_ += work; }
 
-  // The rows under `policies`, with TSP above `tsp_layer`.
+  // The rows under `policies`, with TSP above `tsp_layer`. The reference answers needles alike
+  // however often it is asked: it may be left out of them.
   StatusOr<std::vector<Measured>> Measure(const std::vector<EvalRow>& rows,
                                           const engine::KvPolicyRegistry& policies,
-                                          int32_t tsp_layer) {
+                                          int32_t tsp_layer, bool asks_reference = true) {
     engine::KvModelShape shape = model_.shape;
     shape.tsp_layer = tsp_layer;
     const EvalModel model = {.model = model_.model,
@@ -121,15 +122,19 @@ class Meter {
     if (!material_.documents.empty()) {
       HEADROOM_RETURN_IF_ERROR(MeasureDocuments(rows, *caches, measured));
     }
+    std::vector<EvalRow> asked = rows;
+    if (!asks_reference) {
+      asked.front().refusal = "measured before";
+    }
     for (const NeedleTask& task : material_.tasks) {
       PartObserver part(observer_, done_, total_);
       std::vector<NeedleReport> reports;
       HEADROOM_RETURN_IF_ERROR(
-          MeasureNeedles(task, material_.needles, rows, *caches, part, &reports));
+          MeasureNeedles(task, material_.needles, asked, *caches, part, &reports));
       for (const NeedleReport& report : reports) {
         AddNeedles(report, measured);
       }
-      done_ += NeedleWork(task, material_.needles, rows);
+      done_ += NeedleWork(task, material_.needles, asked);
     }
     return measured;
   }
@@ -348,7 +353,8 @@ class Validator {
   Status MeasureTsp(const std::vector<EvalRow>& rows) {
     for (engine::TspCandidate& candidate : map_.tsp.candidates) {
       HEADROOM_ASSIGN_OR_RETURN(const auto measured,
-                                meter_.Measure(rows, *Policies(), candidate.layer));
+                                meter_.Measure(rows, *Policies(), candidate.layer,
+                                               /*asks_reference=*/false));
       const ValidationRow row = ToRow(rows[1], measured[1], full_);
       candidate.tsp_ppm = options_.tsp_ppm;
       candidate.delta_nll_ppm = row.delta_nll_ppm;

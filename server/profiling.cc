@@ -151,6 +151,7 @@ StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clo
   HEADROOM_ASSIGN_OR_RETURN(profiler::ProfileResult result,
                             profiler::RunProfile(model, runtime->geometry().dtype, input, text,
                                                  identity, settings, observer));
+  result.notes.num_held_out = static_cast<int64_t>(held_out.prompts.size());
   if (!held_out.prompts.empty()) {
     Validation validation = {.model = model,
                              .kv_dtype = runtime->geometry().dtype,
