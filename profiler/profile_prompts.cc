@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "models/fingerprint.h"
 
 namespace headroom::profiler {
@@ -87,6 +88,7 @@ void SortAndLimit(int64_t limit, ProfileInput* input) {
   if (limit < static_cast<int64_t>(input->prompts.size())) {
     input->prompts.resize(static_cast<size_t>(limit));
   }
+  HEADROOM_CHECK(input->needles.size() == input->probes.size());
   std::vector<size_t> order(input->probes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [input](size_t a, size_t b) {
@@ -127,6 +129,7 @@ void CutToLengths(const std::vector<int32_t>& lengths, ProfileInput* input) {
 }
 
 HeldOut TakeHeldOut(int64_t count, ProfileInput* input) {
+  HEADROOM_CHECK(input->needles.size() == input->probes.size());
   const auto total = static_cast<int64_t>(input->prompts.size());
   count = std::min(count, total);
   HeldOut held_out;

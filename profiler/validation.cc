@@ -384,16 +384,16 @@ class Validator {
                        return std::pair(a.retention_ppm, a.policy) <
                               std::pair(b.retention_ppm, b.policy);
                      });
-    int64_t prompts = 0;
+    int64_t prompts = std::max<int64_t>(options_.num_prompts, 0);
     for (const engine::MapCorpus& corpus : map_.profile.corpus) {
-      prompts += corpus.prompts;
+      prompts += options_.num_prompts < 0 ? corpus.prompts : 0;
     }
     if (!validation.reasons.empty()) {
       validation.status = "fail";
     } else if (prompts < options_.min_prompts) {
       validation.status = "unvalidated";
       validation.reasons.push_back(
-          fmt::format("{} profiling prompts, wanted at least {}", prompts, options_.min_prompts));
+          fmt::format("{} prompts, wanted at least {}", prompts, options_.min_prompts));
     } else {
       validation.status = "pass";
     }

@@ -40,7 +40,9 @@ struct ValidationOptions {
   int64_t tsp_retention_ppm = 200'000;                                  // with this retention
   kernels::KvDType kv_dtype = kernels::KvDType::kF32;
   SpendChoiceOptions choice;
-  // A map of fewer profiling prompts stays unvalidated, whatever was measured.
+  // A map of fewer prompts stays unvalidated, whatever was measured. `num_prompts` were given,
+  // held-out ones among them; -1: those that the map names.
+  int64_t num_prompts = -1;
   int64_t min_prompts = 100;
 };
 

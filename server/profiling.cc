@@ -80,6 +80,7 @@ struct Validation {
   std::vector<int32_t> eos_token_ids;
   int32_t max_context;
   uint64_t seed;
+  int64_t num_given;  // prompts, held-out ones too, before they were cut to lengths
   profiler::TspOptions tsp;
   profiler::EvalObserver& observer;
 };
@@ -112,13 +113,31 @@ Status Validate(const Validation& validation, const profiler::ProfileInput& inpu
   }
   profiler::ValidationOptions options;
   options.kv_dtype = validation.kv_dtype;
-  // Held-out prompts count among those that were given.
-  options.min_prompts -= static_cast<int64_t>(held_out.prompts.size());
+  options.num_prompts = validation.num_given;
   HEADROOM_RETURN_IF_ERROR(profiler::ValidateMap(validation.model, material, options,
                                                  validation.observer, &result->map));
   // Shares of answers are of the full cache's already.
   profiler::ChooseByLoss(material.tasks.empty() ? -1 : engine::kPpm, validation.tsp,
                          &result->map.tsp);
+  return OkStatus();
+}
+
+// A profile is not lost because its validation fails, on memory for one: the map stays unvalidated.
+Status ValidateOrWarn(const Validation& validation, const profiler::ProfileInput& input,
+                      const profiler::HeldOut& held_out, profiler::ProfileResult* result) {
+  if (held_out.prompts.empty()) {
+    result->notes.warnings.push_back(
+        fmt::format("not validated: of {} prompts none is held out, wanted at least {}",
+                    validation.num_given, kHeldOutShare));
+    return OkStatus();
+  }
+  const engine::HeadMap before = result->map;
+  const Status status = Validate(validation, input, held_out, result);
+  if (status.ok() || status.code() == StatusCode::kCancelled) {
+    return status;
+  }
+  result->map = before;
+  result->notes.warnings.push_back(fmt::format("not validated: {}", StatusMessage(status)));
   return OkStatus();
 }
 
@@ -137,6 +156,7 @@ StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clo
   }
   const profiler::TextFormat* text = format.has_value() ? &*format : nullptr;
   HEADROOM_ASSIGN_OR_RETURN(profiler::ProfileInput input, ReadInputs(request, *runtime, text));
+  const auto num_given = static_cast<int64_t>(input.prompts.size());
   profiler::HeldOut held_out;
   if (request.validate) {
     const auto count = static_cast<int64_t>(input.prompts.size());
@@ -152,16 +172,17 @@ StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clo
                             profiler::RunProfile(model, runtime->geometry().dtype, input, text,
                                                  identity, settings, observer));
   result.notes.num_held_out = static_cast<int64_t>(held_out.prompts.size());
-  if (!held_out.prompts.empty()) {
-    Validation validation = {.model = model,
-                             .kv_dtype = runtime->geometry().dtype,
-                             .text = text,
-                             .eos_token_ids = runtime->eos_token_ids(),
-                             .max_context = runtime->max_context(),
-                             .seed = settings.classifier.seed,
-                             .tsp = settings.tsp,
-                             .observer = observer};
-    HEADROOM_RETURN_IF_ERROR(Validate(validation, input, held_out, &result));
+  if (request.validate) {
+    const Validation validation = {.model = model,
+                                   .kv_dtype = runtime->geometry().dtype,
+                                   .text = text,
+                                   .eos_token_ids = runtime->eos_token_ids(),
+                                   .max_context = runtime->max_context(),
+                                   .seed = settings.classifier.seed,
+                                   .num_given = num_given,
+                                   .tsp = settings.tsp,
+                                   .observer = observer};
+    HEADROOM_RETURN_IF_ERROR(ValidateOrWarn(validation, input, held_out, &result));
   }
   HEADROOM_RETURN_IF_ERROR(engine::ValidateHeadMap(result.map));
   return ProfileOutcome{.map = std::move(result.map), .notes = std::move(result.notes)};

@@ -185,8 +185,7 @@ TEST_F(ValidationTest, FewPromptsLeaveAMapUnvalidated) {
   options.dense_shares_ppm = {900'000};
   ASSERT_TRUE(ValidateMap(eval_, Material(2), options, observer_, &map).ok());
   EXPECT_EQ(map.validation.status, "unvalidated");
-  EXPECT_EQ(map.validation.reasons,
-            std::vector<std::string>{"99 profiling prompts, wanted at least 100"});
+  EXPECT_EQ(map.validation.reasons, std::vector<std::string>{"99 prompts, wanted at least 100"});
 }
 
 TEST_F(ValidationTest, CanBeCancelledAndNeedsMaterial) {
