@@ -57,7 +57,9 @@ def test_the_heads_that_fetch_are_filled_first(profiled):
     ranks = {(layer, g): head["fill_rank"]
              for layer, heads in enumerate(profiled["map"]["layers"])
              for g, head in enumerate(heads["kv"]) if head["fill_rank"] is not None}
-    assert {head for head, rank in ranks.items() if rank < 2} == {(1, 0), (1, 1)}
+    # Two hops take a third head, which may stand between them.
+    first = 2 if profiled["model"] == "builtin:needle-1hop" else 4
+    assert ranks[(1, 0)] < first and ranks[(1, 1)] < first
 
 
 def test_threads_change_no_byte(profiled):
