@@ -9,7 +9,6 @@
 #include "engine/kv/policies/policies.h"
 #include "engine/kv/policy.h"
 #include "profiler/evaluation/token_metrics.h"
-#include "profiler/switched_policy.h"
 
 namespace headroom::profiler {
 namespace {
@@ -61,9 +60,7 @@ class Search {
       head.type = std::min(head.type, HeadType::kHeavy);
       head.fill_rank = -1;
     }
-    auto policy = std::make_unique<SwitchedPolicy>(MakePolicy({}));
-    policy_ = policy.get();
-    policies_.Add(std::move(policy));
+    policies_.Add(MakePolicy({}));
     model_ = std::make_unique<EvalModel>(EvalModel{.model = model.model,
                                                    .backend = model.backend,
                                                    .policies = policies_,
@@ -188,7 +185,8 @@ class Search {
 
   // Mean negative log-likelihood of the right answers when only `dense` are whole.
   StatusOr<double> LossWith(const std::vector<size_t>& dense, int64_t total) {
-    policy_->Set(MakePolicy(dense));
+    // Replaces the one before; the sources are read already and ask for the same scores.
+    policies_.Add(MakePolicy(dense));
     const auto vocab = static_cast<size_t>(runner().vocab_size());
     double sum = 0.0;
     std::vector<float> logits;
@@ -213,7 +211,6 @@ class Search {
   const DenseOrderOptions options_;
   HeadMap map_;
   EvalObserver& observer_;
-  SwitchedPolicy* policy_ = nullptr;  // in policies_
   engine::KvPolicyRegistry policies_;
   std::unique_ptr<EvalModel> model_;
   std::unique_ptr<CacheSet> caches_;

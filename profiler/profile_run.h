@@ -48,8 +48,8 @@ struct ProfileNotes {
   std::vector<engine::HeadType> threshold_types;  // beside clusters
   ClusterQuality clusters;                        // by_clusters only
   int64_t num_prompts = 0;                        // measured
-  int64_t num_held_out = 0;                       // kept apart for validation
-  int64_t num_prompts_left = 0;                   // not needed: the types had settled
+  int64_t num_given = 0;         // before lengths and held-out ones; 0: those that were measured
+  int64_t num_prompts_left = 0;  // not needed: the types had settled
   std::vector<std::string> warnings;
 };
 

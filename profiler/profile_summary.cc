@@ -75,11 +75,13 @@ std::vector<std::string> Warnings(const ProfileReport& report) {
   std::vector<std::string> warnings = report.notes.warnings;
   const engine::HeadMap& map = report.map;
   const auto num_heads = static_cast<int64_t>(map.heads.size());
-  if (report.notes.num_prompts + report.notes.num_held_out < kFewPrompts) {
+  const int64_t num_prompts =
+      report.notes.num_given > 0 ? report.notes.num_given : report.notes.num_prompts;
+  if (num_prompts < kFewPrompts) {
     warnings.push_back(
         fmt::format("{} prompts, wanted at least {}: types of rare content are "
                     "missed, the map stays unvalidated",
-                    report.notes.num_prompts + report.notes.num_held_out, kFewPrompts));
+                    num_prompts, kFewPrompts));
   }
   if (map.profile.probes.empty()) {
     warnings.push_back("no probes: heads that fetch facts look local by their mean mass");

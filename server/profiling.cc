@@ -159,8 +159,7 @@ StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clo
   const auto num_given = static_cast<int64_t>(input.prompts.size());
   profiler::HeldOut held_out;
   if (request.validate) {
-    const auto count = static_cast<int64_t>(input.prompts.size());
-    held_out = profiler::TakeHeldOut(std::min(count / kHeldOutShare, kMostHeldOut), &input);
+    held_out = profiler::TakeHeldOut(std::min(num_given / kHeldOutShare, kMostHeldOut), &input);
   }
   profiler::CutToLengths(request.lengths, &input);
   HEADROOM_ASSIGN_OR_RETURN(const profiler::ProfileIdentity identity, Identify(request.runtime));
@@ -171,7 +170,7 @@ StatusOr<ProfileOutcome> Profile(const ProfileRequest& request, const Clock& clo
   HEADROOM_ASSIGN_OR_RETURN(profiler::ProfileResult result,
                             profiler::RunProfile(model, runtime->geometry().dtype, input, text,
                                                  identity, settings, observer));
-  result.notes.num_held_out = static_cast<int64_t>(held_out.prompts.size());
+  result.notes.num_given = num_given;
   if (request.validate) {
     const Validation validation = {.model = model,
                                    .kv_dtype = runtime->geometry().dtype,

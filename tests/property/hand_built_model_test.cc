@@ -55,16 +55,7 @@ class OneHeadLostPolicy final : public engine::KvPolicy {
 // What the model says behind the question, with `policy` and the question fed as a decode row.
 int32_t Answer(KvFixture& fixture, const std::string& policy, const std::vector<int32_t>& prompt) {
   ForwardDriver driver(fixture.model(), fixture.cache());
-  DrivenSequence sequence;
-  sequence.prompt.assign(prompt.begin(), prompt.end() - 1);
-  sequence.feed = {prompt.back()};
-  sequence.spec = MakeKvSpec(policy, 1'000'000, 1'000'000);
-  sequence.chunk = 512;
-  driver.Open(sequence);
-  driver.Run({&sequence});
-  const std::vector<float>& logits = sequence.logits.back();
-  driver.Close(sequence);
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return NextToken(driver, MakeKvSpec(policy, 1'000'000, 1'000'000), prompt);
 }
 
 std::unique_ptr<KvFixture> MakeFixture(bool swapped) {

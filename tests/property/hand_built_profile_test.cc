@@ -215,16 +215,7 @@ int32_t Answer(const HeadMap* map, const std::string& policy, int64_t retention_
         engine::MakeAdaptivePolicy(std::make_shared<const HeadMap>(*map), "answers"));
   }
   ForwardDriver driver(fixture.model(), fixture.cache());
-  DrivenSequence sequence;
-  sequence.prompt.assign(prompt.begin(), prompt.end() - 1);
-  sequence.feed = {prompt.back()};
-  sequence.spec = MakeKvSpec(policy, retention_ppm, 1'000'000);
-  sequence.chunk = 512;
-  driver.Open(sequence);
-  driver.Run({&sequence});
-  const std::vector<float>& logits = sequence.logits.back();
-  driver.Close(sequence);
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return NextToken(driver, MakeKvSpec(policy, retention_ppm, 1'000'000), prompt);
 }
 
 TEST_F(HandBuiltProfileTest, TheMapAnswersWhereAUniformBudgetOrAnotherMapCannot) {

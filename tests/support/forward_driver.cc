@@ -134,4 +134,18 @@ std::vector<std::vector<std::vector<int32_t>>> ForwardDriver::Kept(
   return kept;
 }
 
+int32_t NextToken(ForwardDriver& driver, const engine::KvPolicySpec& spec,
+                  const std::vector<int32_t>& prompt) {
+  DrivenSequence sequence;
+  sequence.prompt.assign(prompt.begin(), prompt.end() - 1);
+  sequence.feed = {prompt.back()};
+  sequence.spec = spec;
+  sequence.chunk = 512;
+  driver.Open(sequence);
+  driver.Run({&sequence});
+  const std::vector<float>& logits = sequence.logits.back();
+  driver.Close(sequence);
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
 }  // namespace headroom::testing

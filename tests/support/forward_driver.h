@@ -65,4 +65,9 @@ class ForwardDriver {
   models::KvStore& store_;
 };
 
+// The likeliest token behind `prompt` when all but its last token is compressed under `spec` and
+// the last one is fed behind it. The sequence is closed again.
+int32_t NextToken(ForwardDriver& driver, const engine::KvPolicySpec& spec,
+                  const std::vector<int32_t>& prompt);
+
 }  // namespace headroom::testing
