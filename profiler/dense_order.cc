@@ -127,9 +127,11 @@ class Search {
  private:
   SequenceRunner& runner() { return caches_->runner(options_.kv_dtype); }
 
-  static int32_t TokensOf(const NeedlePrompt& prompt) {
-    const size_t answer = prompt.is_text() ? prompt.lead.size() + prompt.candidates.front().size()
-                                           : prompt.answer.size();
+  int32_t TokensOf(const NeedlePrompt& prompt) const {
+    const size_t answer = prompt.is_text()
+                              ? std::max(static_cast<size_t>(options_.max_answer),
+                                         prompt.lead.size() + prompt.candidates.front().size())
+                              : prompt.answer.size();
     return static_cast<int32_t>(prompt.ids.size() + answer);
   }
 
@@ -140,8 +142,7 @@ class Search {
       map->heads[head].borderline = false;
       map->heads[head].confidence_ppm = kPpm;
     }
-    return engine::MakeAdaptivePolicy(std::move(map), "balanced",
-                                      {.floor_entries = options_.floor_entries});
+    return engine::MakeAdaptivePolicy(std::move(map), "balanced", {.floor_entries = 0});
   }
 
   Sample OpenSample(const NeedlePrompt& prompt) {
@@ -152,31 +153,54 @@ class Search {
     sample.num_tokens = prompt.split;
     sample.fed.assign(prompt.ids.begin() + prompt.split, prompt.ids.end());
     sample.first_scored = sample.fed.size() - 1;
-    if (prompt.is_text()) {
-      sample.scored = prompt.lead;
-      const std::vector<int32_t>& answer = prompt.candidates.front();
-      sample.scored.insert(sample.scored.end(), answer.begin(), answer.end());
-    } else {
-      sample.scored = prompt.answer;
-    }
-    sample.fed.insert(sample.fed.end(), sample.scored.begin(), sample.scored.end() - 1);
     sample.spec.policy = "adaptive";
     sample.spec.min_prompt = 0;
     sample.spec.tsp_min_prompt = 0;
     sample.spec.options.dense_share_ppm = kPpm;
     sample.spec.options.local_share_ppm = 0;
     SetRetention(sample, map_.heads.size() / 2);
-    const std::vector<engine::KvPolicySpec> specs = {sample.spec};
+    const engine::KvPolicySpec full = ReferenceRow(options_.kv_dtype).spec;
+    const std::vector<engine::KvPolicySpec> specs = {sample.spec, full};
     sample.source = runner().PrefillSource(context, specs);
+    if (prompt.is_text()) {
+      DecodingSequence sequence = runner().OpenFrom(sample.source, full);
+      sample.scored = OwnAnswer(sequence, sample.fed, prompt.candidates.front());
+      runner().Close(sequence);
+      if (sample.scored.empty()) {
+        sample.scored = prompt.lead;
+        sample.scored.insert(sample.scored.end(), prompt.candidates.front().begin(),
+                             prompt.candidates.front().end());
+      }
+    } else {
+      sample.scored = prompt.answer;
+    }
+    sample.fed.insert(sample.fed.end(), sample.scored.begin(), sample.scored.end() - 1);
     return sample;
   }
 
-  // What `num_dense` whole heads need beside the floors of the others.
+  // What the full cache says greedily up to the end of `code`; empty where it does not say it.
+  std::vector<int32_t> OwnAnswer(DecodingSequence& sequence, const std::vector<int32_t>& question,
+                                 const std::vector<int32_t>& code) {
+    std::vector<float> logits;
+    runner().Feed(sequence, question, &logits);
+    std::vector<int32_t> answer;
+    while (static_cast<int32_t>(answer.size()) < options_.max_answer) {
+      answer.push_back(TopToken(sequence.last_logits));
+      if (answer.size() >= code.size() &&
+          std::equal(code.begin(), code.end(),
+                     answer.end() - static_cast<ptrdiff_t>(code.size()))) {
+        return answer;
+      }
+      runner().Feed(sequence, std::span(answer).last(1), &logits);
+    }
+    return {};
+  }
+
+  // What `num_dense` whole heads need beside the mandatory entries of the others.
   void SetRetention(Sample& sample, size_t num_dense) const {
     const auto heads = static_cast<int64_t>(map_.heads.size());
     const auto dense = static_cast<int64_t>(num_dense);
-    const int64_t others =
-        std::min(sample.num_tokens, kMandatoryEntries + int64_t{options_.floor_entries});
+    const int64_t others = std::min(sample.num_tokens, kMandatoryEntries);
     const int64_t entries = dense * sample.num_tokens + (heads - dense) * others;
     sample.spec.retention_ppm = std::clamp<int64_t>(
         (entries * kPpm + heads * sample.num_tokens - 1) / (heads * sample.num_tokens), 1,

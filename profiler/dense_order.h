@@ -24,7 +24,7 @@ struct DenseOrderOptions {
   int32_t num_heads = 24;
   // While more than so many are left, two go at a time.
   int32_t num_single = 12;
-  int32_t floor_entries = 32;
+  int32_t max_answer = 24;  // tokens that the full cache may take to say what was hidden
 };
 
 // The fill ranks of `map`'s heads (HeadEntry::fill_rank): [heads], 0 is filled first, -1 was not

@@ -278,6 +278,34 @@ std::string ValidationLabel(const engine::ValidationRow& row) {
   return label;
 }
 
+int64_t AnswersOf(const engine::ValidationRow& row, bool is_seen) {
+  return is_seen ? row.seen_ppm : row.unseen_ppm;
+}
+
+// The splits at one retention: a line through those that no other beats in both, dots for the rest.
+void AddFront(std::vector<const engine::ValidationRow*> rows, bool is_seen, const std::string& name,
+              const std::string& colour, std::vector<Curve>* curves) {
+  // Of equal losses the one with the most answers comes first: the others are beaten.
+  std::stable_sort(rows.begin(), rows.end(), [is_seen](const auto* a, const auto* b) {
+    return std::pair(a->delta_nll_ppm, -AnswersOf(*a, is_seen)) <
+           std::pair(b->delta_nll_ppm, -AnswersOf(*b, is_seen));
+  });
+  Curve best{.name = name, .colour = colour};
+  Curve beaten{.name = "", .colour = colour, .has_line = false};
+  int64_t most = -1;
+  for (const engine::ValidationRow* row : rows) {
+    const int64_t share = AnswersOf(*row, is_seen);
+    Curve& curve = share > most ? best : beaten;
+    most = std::max(most, share);
+    curve.points.emplace_back(static_cast<double>(row->delta_nll_ppm) / 1e6,
+                              static_cast<double>(share) / 1e6);
+    curve.tooltips.push_back(fmt::format("{}: {} % answered, delta NLL {}", ValidationLabel(*row),
+                                         PercentText(share), SignedText(row->delta_nll_ppm)));
+  }
+  curves->push_back(std::move(best));
+  curves->push_back(std::move(beaten));
+}
+
 // The swept splits: answers against loss, a curve for each retention.
 std::string Front(const HeadMap& map) {
   const auto& front = map.validation.front;
@@ -302,32 +330,20 @@ std::string Front(const HeadMap& map) {
     plot.x_high = high * 1.05;
     int style = 0;
     for (const int64_t retention : retentions) {
-      Curve curve{.name = fmt::format("rho {}", PpmText(retention)),
-                  .colour = fmt::format("var(--t{})", (style++ + 1) % 5)};
       std::vector<const engine::ValidationRow*> rows;
       for (const engine::ValidationRow& row : front) {
-        if (row.retention_ppm == retention && (is_seen ? row.seen_ppm : row.unseen_ppm) >= 0) {
+        if (row.retention_ppm == retention && AnswersOf(row, is_seen) >= 0) {
           rows.push_back(&row);
         }
       }
-      std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
-        return a->delta_nll_ppm < b->delta_nll_ppm;
-      });
-      for (const engine::ValidationRow* row : rows) {
-        const int64_t share = is_seen ? row->seen_ppm : row->unseen_ppm;
-        curve.points.emplace_back(static_cast<double>(row->delta_nll_ppm) / 1e6,
-                                  static_cast<double>(share) / 1e6);
-        curve.tooltips.push_back(fmt::format("{}: {} % answered, delta NLL {}",
-                                             ValidationLabel(*row), PercentText(share),
-                                             SignedText(row->delta_nll_ppm)));
-      }
-      plot.curves.push_back(std::move(curve));
+      AddFront(std::move(rows), is_seen, fmt::format("rho {}", PpmText(retention)),
+               fmt::format("var(--t{})", (style++ + 1) % 5), &plot.curves);
     }
     text += "<figure>" + SvgCurves(plot) + "</figure>";
   }
   return text +
          "</div>\n<p>Every point is a split of the budget between dense heads, local windows "
-         "and scores; the three preferences are points on these fronts.</p>\n";
+         "and scores; no other one at its retention beats a point on a line in both.</p>\n";
 }
 
 }  // namespace headroom::profiler

@@ -1,6 +1,7 @@
 #include "profiler/spend_choice.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "base/check.h"
@@ -9,68 +10,42 @@
 namespace headroom::profiler {
 namespace {
 
+using engine::kPpm;
+using engine::SpendPoint;
+
 double OrAll(double share) { return share < 0.0 ? 1.0 : share; }
 
-// Both protocols alike.
-double Answered(const SplitResult& split) {
-  return (OrAll(split.seen) + OrAll(split.unseen)) / 2.0;
+SpendPoint PointOf(const SplitResult& split) {
+  return {.retention_ppm = split.retention_ppm, .dense_share_ppm = split.dense_share_ppm};
 }
 
-bool KeepsAnswers(const SplitResult& split, double share) {
-  return OrAll(split.seen) >= share && OrAll(split.unseen) >= share;
+// Whether both parts are at least as large at `after`, the larger retention.
+bool Nests(const SpendPoint& before, const SpendPoint& after) {
+  return before.retention_ppm * before.dense_share_ppm <=
+             after.retention_ppm * after.dense_share_ppm &&
+         before.retention_ppm * (kPpm - before.dense_share_ppm) <=
+             after.retention_ppm * (kPpm - after.dense_share_ppm);
 }
 
-// Whether `a` is a better choice than `b`; equal ones are ordered by their place.
-bool IsBetter(const std::string& prefer, const SplitResult& a, const SplitResult& b,
-              const SpendChoiceOptions& options) {
-  if (prefer == "answers") {
-    if (Answered(a) != Answered(b)) {
-      return Answered(a) > Answered(b);
-    }
-    return a.margin != b.margin ? a.margin > b.margin : a.delta_nll < b.delta_nll;
-  }
-  if (prefer == "balanced") {
-    const bool keeps_a = KeepsAnswers(a, options.answered);
-    const bool keeps_b = KeepsAnswers(b, options.answered);
-    if (keeps_a != keeps_b) {
-      return keeps_a;
-    }
-    if (!keeps_a) {
-      const double worth_a = Answered(a) * options.nats_of_all_answers - a.delta_nll;
-      const double worth_b = Answered(b) * options.nats_of_all_answers - b.delta_nll;
-      return worth_a > worth_b;
-    }
-  }
-  return a.delta_nll < b.delta_nll;
-}
-
-// The shares at `retention_ppm` at which neither part shrinks behind `before`: dense entries, and
-// what is left of them.
-struct ShareRange {
-  int64_t least = 0;
-  int64_t most = engine::kPpm;
+// The best way to a point, from the least retention on.
+struct Path {
+  double worth = -std::numeric_limits<double>::infinity();
+  std::vector<SpendPoint> points;
 };
-ShareRange NestedShares(const engine::SpendPoint& before, int64_t retention_ppm) {
-  const int64_t dense = before.retention_ppm * before.dense_share_ppm;
-  const int64_t rest = before.retention_ppm * (engine::kPpm - before.dense_share_ppm);
-  ShareRange range;
-  range.least = (dense + retention_ppm - 1) / retention_ppm;
-  range.most = std::max(range.least, engine::kPpm - (rest + retention_ppm - 1) / retention_ppm);
-  return range;
+
+const Path& Best(const std::vector<Path>& paths) {
+  return *std::max_element(paths.begin(), paths.end(),
+                           [](const Path& a, const Path& b) { return a.worth < b.worth; });
 }
 
 }  // namespace
 
-size_t ChooseSplit(const std::string& prefer, const std::vector<SplitResult>& splits,
-                   const SpendChoiceOptions& options) {
-  HEADROOM_CHECK(!splits.empty());
-  size_t best = 0;
-  for (size_t i = 1; i < splits.size(); ++i) {
-    if (IsBetter(prefer, splits[i], splits[best], options)) {
-      best = i;
-    }
-  }
-  return best;
+double WorthOf(const std::string& prefer, const SplitResult& split,
+               const SpendChoiceOptions& options) {
+  const double nats = prefer == "answers"    ? options.answers_nats
+                      : prefer == "balanced" ? options.balanced_nats
+                                             : 0.0;
+  return nats * (OrAll(split.seen) + OrAll(split.unseen)) / 2.0 - split.delta_nll;
 }
 
 engine::SpendPlan ChooseSpend(const std::string& prefer, const std::vector<SplitResult>& splits,
@@ -81,24 +56,30 @@ engine::SpendPlan ChooseSpend(const std::string& prefer, const std::vector<Split
       by_retention[split.retention_ppm].push_back(split);
     }
   }
-  engine::SpendPlan plan;
-  plan.prefer = prefer;
+  std::vector<Path> before = {{.worth = 0.0, .points = {}}};
   for (const auto& [retention, of_retention] : by_retention) {
-    const ShareRange range =
-        plan.points.empty() ? ShareRange() : NestedShares(plan.points.back(), retention);
-    std::vector<SplitResult> nested;
+    std::vector<Path> paths;
     for (const SplitResult& split : of_retention) {
-      if (split.dense_share_ppm >= range.least && split.dense_share_ppm <= range.most) {
-        nested.push_back(split);
+      Path path;
+      for (const Path& start : before) {
+        const double worth = start.worth + WorthOf(prefer, split, options);
+        if (worth > path.worth &&
+            (start.points.empty() || Nests(start.points.back(), PointOf(split)))) {
+          path = {.worth = worth, .points = start.points};
+          path.points.push_back(PointOf(split));
+        }
+      }
+      if (!path.points.empty()) {
+        paths.push_back(std::move(path));
       }
     }
-    const std::vector<SplitResult>& from = nested.empty() ? of_retention : nested;
-    const SplitResult& chosen = from[ChooseSplit(prefer, from, options)];
-    plan.points.push_back(
-        {.retention_ppm = retention,
-         .dense_share_ppm = std::clamp(chosen.dense_share_ppm, range.least, range.most)});
+    HEADROOM_CHECK(!paths.empty());
+    before = std::move(paths);
   }
-  return plan;
+  return {.prefer = prefer,
+          .local_share_ppm = 0,
+          .layers_by_demand = false,
+          .points = Best(before).points};
 }
 
 }  // namespace headroom::profiler

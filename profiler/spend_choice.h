@@ -1,9 +1,8 @@
 // Which split of a budget a map recommends, given what splits were measured to do.
 //
 // Entries given to dense heads are missing in next-word prediction, so that each preference is a
-// point on one front: `answers` keeps what questions need, `fluency` the likeliest continuation,
-// `balanced` as many answers as the best split within a tolerance, as fluently as that allows.
-// Pure functions.
+// point on one front. What an answer is worth tells them apart: `answers` pays many nats of
+// delta-NLL for it, `balanced` some, `fluency` none. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,9 @@
 
 namespace headroom::profiler {
 
-// One split at one retention, on held-out material. Needle shares are of the prompts that the full
-// cache answers; -1: none was asked, which counts as answered.
+// One split at one retention, on held-out material. Needle shares are right answers over those of
+// the full cache, above 1 where a split answers more; -1: none was asked, which counts as all
+// answered.
 struct SplitResult {
   int64_t retention_ppm = 0;
   int64_t dense_share_ppm = 0;
@@ -23,24 +23,23 @@ struct SplitResult {
   double delta_nll = 0.0;
   double seen = -1.0;
   double unseen = -1.0;
-  double margin = 0.0;  // mean log-likelihood margin of right answers; breaks ties
 };
 
 struct SpendChoiceOptions {
-  // balanced: a split that answers this share of what the full cache answers, seen and unseen, has
-  // kept the answers.
-  double answered = 0.95;
-  // balanced, where no split keeps them: what answering all is worth, in nats of delta-NLL.
-  double nats_of_all_answers = 0.25;
+  // What all answers of both protocols are worth, in nats of delta-NLL. One nat makes a text nearly
+  // three times as unlikely. `fluency`: nothing.
+  double answers_nats = 10.0;
+  double balanced_nats = 2.0;
 };
 
-// The best of `splits` (one retention, at least one) under a preference; the index.
-size_t ChooseSplit(const std::string& prefer, const std::vector<SplitResult>& splits,
-                   const SpendChoiceOptions& options);
+// What a split is worth under a preference, in nats: its answers less its delta-NLL.
+double WorthOf(const std::string& prefer, const SplitResult& split,
+               const SpendChoiceOptions& options);
 
-// The plan of a preference from splits of several retentions with local share 0: at each retention
-// the best of those at which neither part shrinks as the retention grows; where there are none, the
-// best one, moved as little as that takes.
+// The plan of a preference: of each retention one of its splits with local share 0, together worth
+// the most of those at which neither the dense part nor the rest shrinks as the retention grows. Of
+// equal plans the first. `splits` have the same dense shares at every retention (so that there is
+// a plan: one share at all).
 engine::SpendPlan ChooseSpend(const std::string& prefer, const std::vector<SplitResult>& splits,
                               const SpendChoiceOptions& options);
 

@@ -79,7 +79,7 @@ class Axes {
                                             : 2.0 * power;
     for (double value = std::ceil(plot_.x_low / step) * step; value <= plot_.x_high + step * 1e-6;
          value += step) {
-      ticks.push_back(value);
+      ticks.push_back(std::abs(value) < step * 1e-6 ? 0.0 : value);
     }
     return ticks;
   }
@@ -102,7 +102,9 @@ class Axes {
 std::string Line(const Curve& curve, const Axes& axes) {
   std::string path;
   for (const auto& [x, y] : curve.points) {
-    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", axes.X(x), axes.Y(y));
+    if (curve.has_line) {
+      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", axes.X(x), axes.Y(y));
+    }
   }
   std::string svg =
       fmt::format("<g style=\"color:{}\"><path class=\"line\" stroke-dasharray=\"{}\" d=\"{}\"/>",

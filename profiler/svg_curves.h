@@ -11,6 +11,7 @@ struct Curve {
   std::string name;    // legend; empty: no entry
   std::string colour;  // CSS: "var(--t3)"
   bool is_dashed = false;
+  bool has_line = true;                                // else dots alone, where there are tooltips
   std::vector<std::pair<double, double>> points = {};  // x ascending
   std::vector<std::string> tooltips = {};              // one a point, or empty
 };

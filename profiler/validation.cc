@@ -51,7 +51,6 @@ struct Measured {
   double top1 = 0.0;
   int64_t num_seen = -1;  // right answers; -1: none asked
   int64_t num_unseen = -1;
-  double margin = 0.0;
   double entries = 0.0;  // share of the reference's
 };
 
@@ -169,7 +168,6 @@ class Meter {
       right = std::max<int64_t>(right, 0);
       for (const NeedleScore& score : report.scores[row]) {
         right += score.right ? 1 : 0;
-        sum.margin += score.margin;
       }
     }
   }
@@ -206,8 +204,7 @@ SplitResult ToSplit(const EvalRow& row, const Measured& measured, const Measured
           .local_share_ppm = *row.spec.options.local_share_ppm,
           .delta_nll = measured.delta_nll,
           .seen = Share(measured.num_seen, full.num_seen),
-          .unseen = Share(measured.num_unseen, full.num_unseen),
-          .margin = measured.margin};
+          .unseen = Share(measured.num_unseen, full.num_unseen)};
 }
 
 class Validator {
@@ -317,8 +314,7 @@ class Validator {
     return nullptr;
   }
 
-  // The share whose mean delta-NLL is the least without an answer lost in sum. A clamped point was
-  // not measured at local share 0 and does not count.
+  // The share whose mean delta-NLL is the least without an answer lost in sum.
   void ChooseLocal(const engine::SpendPlan& balanced) {
     int64_t best = 0;
     double best_gain = 0.0;

@@ -32,7 +32,7 @@ struct ValidationMaterial {
 
 struct ValidationOptions {
   std::vector<int64_t> retentions_ppm = {100'000, 200'000, 300'000, 500'000};
-  std::vector<int64_t> dense_shares_ppm = {0,       200'000, 350'000, 500'000,  650'000,
+  std::vector<int64_t> dense_shares_ppm = {0,       350'000, 500'000, 650'000,
                                            800'000, 900'000, 950'000, 1'000'000};
   std::vector<int64_t> local_shares_ppm = {250'000, 500'000};           // beside 0
   std::vector<std::string> uniform = {"fastkv", "adakv", "streaming"};  // compared, without TSP

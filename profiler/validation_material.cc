@@ -11,8 +11,8 @@ namespace {
 // A document is at least so many times as long as its continuation.
 constexpr int32_t kShortestDocument = 4;
 constexpr int32_t kFewestContinuation = 16;
-constexpr int32_t kNumCandidates = 4;
-constexpr int32_t kSlack = 48;  // a chat template, and an answer
+constexpr int32_t kNumCandidates = 2;  // the code, which the order of dense heads asks for
+constexpr int32_t kSlack = 48;         // a chat template, and an answer
 // Lengths that needles are tried at where text is too short for the wanted one.
 constexpr int32_t kLengths[] = {1000, 500, 250};
 // Draws apart from those of probes.
@@ -106,11 +106,13 @@ ValidationMaterial MakeValidationMaterial(const HeldOut& held_out, const TextFor
   NeedleTask task;
   task.name = "held out";
   task.prompts = Fitting(held_out.needles, options.num_needles, options.max_context);
-  if (!task.prompts.empty()) {
-    AddCandidates(task.prompts, kNumCandidates, options.seed);
-  } else if (format != nullptr) {
+  if (task.prompts.empty() && format != nullptr) {
     task.prompts = MakeNeedles(held_out.prompts, *format, options.num_needles,
                                options.seed + kHeldOutSeed, options);
+  }
+  for (NeedlePrompt& prompt : task.prompts) {
+    prompt.candidates.clear();  // answers count, not ranks
+    prompt.lead.clear();
   }
   if (!task.prompts.empty()) {
     material.tasks.push_back(std::move(task));

@@ -15,7 +15,7 @@ namespace headroom::profiler {
 
 struct MaterialOptions {
   int32_t needle_length = 1000;  // tokens of a made needle prompt; less where text is short
-  int32_t num_needles = 24;
+  int32_t num_needles = 32;
   int32_t num_documents = 16;
   int32_t continuation_tokens = 128;  // of a document; less where documents are short
   int32_t max_context = 4096;         // tokens of a prompt and its answer, at most

@@ -146,7 +146,7 @@ struct SpendPoint {
 struct SpendPlan {
   std::string prefer;              // "answers", "balanced", "fluency"
   int64_t local_share_ppm = 0;     // at most 500,000
-  bool layers_by_demand = false;   // else by the number of heads that are not dense
+  bool layers_by_demand = false;   // else by the number of elastic heads
   std::vector<SpendPoint> points;  // by retention ascending
 };
 

@@ -9,47 +9,29 @@ namespace {
 using engine::SpendPlan;
 using engine::SpendPoint;
 
-SplitResult Split(int64_t rho, int64_t dense, double delta_nll, double seen, double unseen,
-                  double margin = 0.0) {
+SplitResult Split(int64_t rho, int64_t dense, double delta_nll, double seen, double unseen) {
   return {.retention_ppm = rho,
           .dense_share_ppm = dense,
           .delta_nll = delta_nll,
           .seen = seen,
-          .unseen = unseen,
-          .margin = margin};
+          .unseen = unseen};
 }
 
-TEST(ChooseSplitTest, AnswersTakesMostAnswersThenTheLargestMargin) {
-  const std::vector<SplitResult> splits = {
-      Split(1, 0, 0.01, 1.0, 0.5), Split(1, 1, 0.30, 1.0, 0.9, 5.0),
-      Split(1, 2, 0.20, 0.9, 1.0, 6.0), Split(1, 3, 0.10, 0.9, 0.9, 9.0)};
-  EXPECT_EQ(ChooseSplit("answers", splits, {}), 2u);
+TEST(WorthOfTest, PreferencesPayDifferentlyForAnAnswer) {
+  const SplitResult split = Split(1, 0, 0.10, 0.8, 0.4);
+  EXPECT_DOUBLE_EQ(WorthOf("fluency", split, {}), -0.10);
+  EXPECT_DOUBLE_EQ(WorthOf("balanced", split, {.balanced_nats = 0.5}), 0.5 * 0.6 - 0.10);
+  EXPECT_DOUBLE_EQ(WorthOf("answers", split, {.answers_nats = 2.0}), 2.0 * 0.6 - 0.10);
 }
 
-TEST(ChooseSplitTest, FluencyTakesTheLeastLoss) {
-  const std::vector<SplitResult> splits = {Split(1, 0, 0.03, 1.0, 1.0), Split(1, 1, 0.02, 0.0, 0.0),
-                                           Split(1, 2, 0.02, 1.0, 1.0)};
-  EXPECT_EQ(ChooseSplit("fluency", splits, {}), 1u);
+TEST(WorthOfTest, MoreAnswersThanTheFullCacheGivesAreWorthMore) {
+  EXPECT_LT(WorthOf("balanced", Split(1, 0, 0.0, 1.0, 1.0), {}),
+            WorthOf("balanced", Split(1, 0, 0.0, 1.0, 1.2), {}));
 }
 
-TEST(ChooseSplitTest, BalancedTakesTheLeastLossOfThoseThatKeepTheAnswers) {
-  const std::vector<SplitResult> splits = {
-      Split(1, 0, 0.01, 1.0, 0.94), Split(1, 1, 0.07, 0.96, 0.95), Split(1, 2, 0.06, 1.0, 1.1),
-      Split(1, 3, 0.20, 1.0, 1.0)};
-  EXPECT_EQ(ChooseSplit("balanced", splits, {}), 2u);
-}
-
-TEST(ChooseSplitTest, BalancedWeighsAnswersAgainstLossWhereNoneKeepsThem) {
-  // Half of the answers are worth 0.125 nats.
-  EXPECT_EQ(ChooseSplit("balanced", {Split(1, 0, 0.10, 0.4, 0.0), Split(1, 1, 0.20, 0.9, 0.5)}, {}),
-            1u);
-  EXPECT_EQ(ChooseSplit("balanced", {Split(1, 0, 0.10, 0.4, 0.0), Split(1, 1, 0.24, 0.9, 0.5)}, {}),
-            0u);
-}
-
-TEST(ChooseSplitTest, NeedlesThatNobodyAskedForCountAsAnswered) {
-  EXPECT_EQ(ChooseSplit("balanced", {Split(1, 0, 0.10, -1, -1), Split(1, 1, 0.05, -1, -1)}, {}),
-            1u);
+TEST(WorthOfTest, NeedlesThatNobodyAskedForCountAsAnswered) {
+  EXPECT_DOUBLE_EQ(WorthOf("balanced", Split(1, 0, 0.1, -1, -1), {}),
+                   WorthOf("balanced", Split(1, 0, 0.1, 1, 1), {}));
 }
 
 std::vector<std::pair<int64_t, int64_t>> Points(const SpendPlan& plan) {
@@ -60,24 +42,46 @@ std::vector<std::pair<int64_t, int64_t>> Points(const SpendPlan& plan) {
   return points;
 }
 
-TEST(ChooseSpendTest, TakesTheBestSplitOfEachRetentionThatNests) {
-  // At 200,000 the best share, 0, would take dense entries away again: 0.1 * 0.8 of all are dense
-  // before, so that 0.4 is the least there; at most 0.9 leaves the rest what it had.
+TEST(ChooseSpendTest, TakesWhatIsWorthTheMostOfEachRetention) {
   const std::vector<SplitResult> splits = {
-      Split(100'000, 800'000, 0.1, 1, 1), Split(100'000, 200'000, 0.2, 1, 1),
-      Split(200'000, 0, 0.1, 1, 1),       Split(200'000, 400'000, 0.4, 1, 1),
-      Split(200'000, 900'000, 0.3, 1, 1), Split(200'000, 950'000, 0.2, 1, 1)};
+      Split(100'000, 400'000, 0.1, 1, 1), Split(100'000, 600'000, 0.2, 1, 1),
+      Split(200'000, 400'000, 0.2, 1, 1), Split(200'000, 600'000, 0.1, 1, 1)};
   const SpendPlan plan = ChooseSpend("fluency", splits, {});
   EXPECT_EQ(plan.prefer, "fluency");
   EXPECT_THAT(Points(plan),
-              ::testing::ElementsAre(std::pair(100'000, 800'000), std::pair(200'000, 900'000)));
+              ::testing::ElementsAre(std::pair(100'000, 400'000), std::pair(200'000, 600'000)));
 }
 
-TEST(ChooseSpendTest, MovesAShareWhereNoMeasuredOneNests) {
-  const std::vector<SplitResult> splits = {Split(100'000, 1'000'000, 0.1, 1, 1),
-                                           Split(150'000, 0, 0.1, 1, 1)};
+TEST(ChooseSpendTest, GivesUpALittleAtOneRetentionForMoreAtAnother) {
+  // The best of each would be .5 and .95; at .95 the rest would hold .01 of all entries, less than
+  // the .05 of before. Together .95 at both loses least; the first alone would have forced .5
+  // twice.
+  const std::vector<SplitResult> splits = {
+      Split(100'000, 500'000, 0.10, 1, 1), Split(100'000, 950'000, 0.15, 1, 1),
+      Split(200'000, 500'000, 0.30, 1, 1), Split(200'000, 950'000, 0.20, 1, 1)};
   EXPECT_THAT(Points(ChooseSpend("fluency", splits, {})),
-              ::testing::ElementsAre(std::pair(100'000, 1'000'000), std::pair(150'000, 666'667)));
+              ::testing::ElementsAre(std::pair(100'000, 950'000), std::pair(200'000, 950'000)));
+}
+
+TEST(ChooseSpendTest, KeepsDenseEntriesAsTheRetentionGrows) {
+  // 0 at 200,000 would take the .08 of dense entries away again.
+  const std::vector<SplitResult> splits = {
+      Split(100'000, 0, 0.9, 1, 1),       Split(100'000, 400'000, 0.5, 1, 1),
+      Split(100'000, 800'000, 0.1, 1, 1), Split(200'000, 0, 0.1, 1, 1),
+      Split(200'000, 400'000, 0.2, 1, 1), Split(200'000, 800'000, 0.4, 1, 1)};
+  EXPECT_THAT(Points(ChooseSpend("fluency", splits, {})),
+              ::testing::ElementsAre(std::pair(100'000, 800'000), std::pair(200'000, 400'000)));
+}
+
+TEST(ChooseSpendTest, OfEqualPlansTheFirst) {
+  const std::vector<SplitResult> splits = {Split(100'000, 200'000, 0.1, 1, 1),
+                                           Split(100'000, 600'000, 0.1, 1, 1)};
+  EXPECT_THAT(Points(ChooseSpend("balanced", splits, {})),
+              ::testing::ElementsAre(std::pair(100'000, 200'000)));
+}
+
+TEST(ChooseSpendTest, NothingMeasuredGivesNoPoint) {
+  EXPECT_TRUE(ChooseSpend("balanced", {}, {}).points.empty());
 }
 
 TEST(ChooseSpendTest, ReadsNoSplitWithLocalQuotas) {
