@@ -449,6 +449,10 @@ void KvCache::Impl::AddColumns(const RowSegment& segment, int32_t layer, int32_t
   const std::vector<ColumnNeeds>& needs = sequence.plan.needs.columns;
   std::vector<ColumnSums>& sums = sequence.columns[static_cast<size_t>(layer)];
   sums.resize(needs.size());
+  if (needs.empty()) {
+    return;
+  }
+  const int64_t begin_ns = clock.NowNs();
   std::vector<kernels::KvHeadView> views;
   for (int32_t index = 0; index < sequence.num_kv_heads; ++index) {
     const KvHead& head = sequence.head(layer, index);
@@ -465,6 +469,7 @@ void KvCache::Impl::AddColumns(const RowSegment& segment, int32_t layer, int32_t
                     sums[i]);
     }
   }
+  sequence.compress_ns += clock.NowNs() - begin_ns;
 }
 
 void KvCache::StashRows(const RowSegment& segment, const int32_t* positions, const float* rows,

@@ -51,7 +51,7 @@ StatusOr<std::vector<profiler::EvalRow>> MakeRows(const EvalFlags& flags, Runtim
   HEADROOM_ASSIGN_OR_RETURN(grid.settings, ToBudgetFields(flags.settings));
   grid.settings.kv_min_prompt = grid.settings.kv_min_prompt.value_or(0);
   grid.settings.tsp_min_prompt = grid.settings.tsp_min_prompt.value_or(0);
-  return MakeEvalRows(grid, runtime.policies(), runtime.head_map_info(),
+  return MakeEvalRows(grid, runtime.policies(), runtime.shape(), runtime.head_map_info(),
                       runtime.backend().default_kv_dtype());
 }
 

@@ -108,7 +108,7 @@ Status CheckOptions(const std::vector<std::string>& names, const BudgetFields& s
 // A row without its KV type.
 StatusOr<EvalRow> ResolveRow(const std::string& policy, const Budget& budget,
                              const BudgetFields& settings, const engine::KvPolicyRegistry& policies,
-                             const HeadMapInfo* head_map) {
+                             const engine::KvModelShape& shape, const HeadMapInfo* head_map) {
   EvalRow row;
   row.policy = policy;
   row.retention_ppm = budget.retention_ppm;
@@ -145,6 +145,7 @@ StatusOr<EvalRow> ResolveRow(const std::string& policy, const Budget& budget,
     return row;
   }
   row.spec = std::get<ResolvedBudget>(resolved).spec;
+  HEADROOM_RETURN_IF_ERROR(policies.Find(policy)->ValidateShape(row.spec, shape));
   return row;
 }
 
@@ -175,6 +176,7 @@ StatusOr<std::vector<std::string>> SplitList(const std::string& text, const std:
 
 StatusOr<std::vector<EvalRow>> MakeEvalRows(const EvalGridFlags& flags,
                                             const engine::KvPolicyRegistry& policies,
+                                            const engine::KvModelShape& shape,
                                             const HeadMapInfo* head_map,
                                             kernels::KvDType default_dtype) {
   HEADROOM_ASSIGN_OR_RETURN(const auto names, SplitList(flags.policies, "--policies"));
@@ -188,7 +190,7 @@ StatusOr<std::vector<EvalRow>> MakeEvalRows(const EvalGridFlags& flags,
   for (const std::string& name : names) {
     for (const Budget& budget : BudgetsOf(name, axes, flags.settings, policies)) {
       HEADROOM_ASSIGN_OR_RETURN(EvalRow row,
-                                ResolveRow(name, budget, flags.settings, policies, head_map));
+                                ResolveRow(name, budget, flags.settings, policies, shape, head_map));
       cells.push_back(std::move(row));
     }
   }

@@ -28,9 +28,10 @@ struct EvalGridFlags {
 // others once per retention and tsp ratio. Only `adaptive` gets kv_mode, kv_scope and
 // kv_head_check. `head_map`: null where the registry has no `adaptive`. What a policy refuses is a
 // row with its refusal. Errors: malformed lists, unknown policies and KV types, settings out of
-// range.
+// range or not of a model of this shape.
 StatusOr<std::vector<profiler::EvalRow>> MakeEvalRows(const EvalGridFlags& flags,
                                                       const engine::KvPolicyRegistry& policies,
+                                                      const engine::KvModelShape& shape,
                                                       const HeadMapInfo* head_map,
                                                       kernels::KvDType default_dtype);
 
