@@ -22,6 +22,9 @@ StatusOr<std::vector<int64_t>> ParseRatios(const std::string& text, const std::s
       return InvalidArgument("{}: got {}, wanted ratios in (0, 1] with at most six decimal places",
                              flag, part);
     }
+    if (std::find(ratios.begin(), ratios.end(), *ppm) != ratios.end()) {
+      return InvalidArgument("{}: {} is named twice", flag, profiler::PpmText(*ppm));
+    }
     ratios.push_back(*ppm);
   }
   return ratios;
@@ -42,6 +45,9 @@ StatusOr<std::vector<kernels::KvDType>> ParseDTypes(const std::string& text,
       dtypes.push_back(kernels::KvDType::kInt8);
     } else {
       return InvalidArgument("--kv-dtype: got {}, wanted auto, f32, bf16 or int8", part);
+    }
+    if (std::count(dtypes.begin(), dtypes.end(), dtypes.back()) > 1) {
+      return InvalidArgument("--kv-dtype: {} is named twice", profiler::DTypeName(dtypes.back()));
     }
   }
   return dtypes;

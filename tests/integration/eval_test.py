@@ -173,6 +173,8 @@ def test_policies_compress_an_int8_cache_from_its_own_prefill():
     (["--text-bytes", TEXT, "--policies", "fulll"], "unknown policy, wanted one of full"),
     (["--text-bytes", TEXT, "--policies", "full,full"], "--policies: full is named twice"),
     (["--text-bytes", TEXT, "--retention", "0.5,2"], "--retention: got 2"),
+    (["--text-bytes", TEXT, "--retention", "0.5,0.50"], "--retention: 0.5 is named twice"),
+    (["--text-bytes", TEXT, "--kv-dtype", "auto,bf16"], "--kv-dtype: bf16 is named twice"),
     (["--text-bytes", TEXT, "--retention", ""], "--retention: got \"\""),
     (["--text-bytes", TEXT, "--kv-dtype", "f64"], "wanted auto, f32, bf16 or int8"),
     (["--text-bytes", TEXT, "--kv-pool-width", "2"], "odd number"),
