@@ -3,13 +3,13 @@
 //
 // Deviations from the paper and its code (FFY0/AdaKV):
 // - the safe part is max(1, floor(alpha * b)) of the head's even share b, in exact integers, and
-// the
-//   window and sinks count among it (as in NVIDIA/kvpress); the code mixes the greedy and the even
-//   capacity after the fact and rounds, so that its pools drift by a few slots;
+//   the window and sinks count among it (as in NVIDIA/kvpress); the code mixes the greedy and the
+//   even capacity after the fact and rounds, so that its pools drift by a few slots;
 // - heads are KV heads: scores are summed over the group (code: mean or max);
 // - softmax sums over the window's rows, not means: the same order;
 // - every layer takes part (code: the first may be skipped);
-// - window, pooling, sinks, ties as in snapkv.
+// - window, pooling, budget and its floor, sinks, ties as in snapkv; between heads ties go to the
+//   lower head.
 #include <algorithm>
 
 #include "engine/kv/policies/policies.h"

@@ -4,8 +4,7 @@
 //
 // A head climbs the ladder until the kept mass of its neediest query head is at least theta
 // (kv_recovery). With f = kv_options.fraction: ceil(f * N) heavy columns by column sum over the
-// rows that see them, outside the other sets; a window of max(1, floor(f * N)). The first
-// kv_sink_tokens count as special.
+// rows that see them, outside the other sets; a window of max(1, floor(f * N)).
 //
 // Deviations from the paper and from AnswerDotAI/cold-compress:
 // - by default the heavy columns come from three of four of the last 128 rows and the mass from the
@@ -14,9 +13,9 @@
 // - grouped queries: one decision per KV head, by the minimum over its query heads (paper: none,
 //   cold-compress: mean of the queries);
 // - "full" always passes (cold-compress falls back to "special" where rounding keeps even full
-// below
-//   theta);
+//   below theta);
 // - punctuation by Unicode and newlines, special tokens by the tokenizer's own list;
+// - the first kv_sink_tokens count as special; prompts below kv_min_prompt are left whole;
 // - typed decode keeps every head to its size and a page or two of recent tokens, and drops a page
 //   at once; heads that keep everything grow. By default all grow.
 #include <algorithm>

@@ -10,9 +10,14 @@
 //   others); kv_options.filter_layer sets it;
 // - layer f itself only projects K, V and queries in the first reading: its attention decides
 //   nothing;
+// - k is a share of the prompt in exact integers (code: a fixed count); prompts below kv_min_prompt
+//   are read once and left whole;
 // - sinks and window rows are always chosen (code: the last row may go), so that a chat template
-//   stays whole; kv_sink_tokens 0 and kv_window_raw 1 leave only the last row;
-// - pooling is max of width 7 by default (code: avg 5), over all columns but the last row's.
+//   stays whole, and more than k where they alone are; kv_sink_tokens 0 and kv_window_raw 1 leave
+//   only the last row;
+// - pooling is max of width 7 by default (code: avg 5), over all columns but the last row's, of
+//   each query head before the sum (code: after it; for avg the same);
+// - ties go to the unpooled score and then to the lower position.
 #include <algorithm>
 
 #include "engine/kv/policies/policies.h"

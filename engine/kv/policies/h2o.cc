@@ -3,13 +3,16 @@
 //
 // Deviations from the paper and its code (FMInference/H2O):
 // - the prompt is evicted once, at its end, by the sums over all of its rows; the paper evicts
-// while
-//   it reads, so that its later rows do not see what was evicted before;
+//   while it reads, so that its later rows do not see what was evicted before;
+// - the budget is a share of the prompt in exact integers, the recent tokens a share of that; the
+//   code has a ratio of the prompt for each half;
 // - sums are causal by construction; `count_normalised` divides each by the rows that see the
 //   column (kvpress' ObservedAttention);
 // - one kept set per KV head, from sums over its query heads;
-// - sinks are protected, kv_sink_tokens 0 gives the paper's sets; `recent_share` sets the halves;
-// - sums are whole numbers of 2^-40: they depend on no order;
+// - sinks are protected, out of the heavy hitters' half; kv_sink_tokens 0 gives the paper's sets.
+//   `recent_share` sets the halves. Sinks and recent tokens are the floor of the budget;
+// - sums are whole numbers of 2^-40: they depend on no order. Ties go to the lower position;
+// - prompts below kv_min_prompt are left whole, and then grow;
 // - typed decode adds every new row's attention and drops a page of the lowest at once, where the
 //   paper drops one token a step.
 #include <algorithm>

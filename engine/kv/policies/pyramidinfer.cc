@@ -13,7 +13,12 @@
 //   window's rows by their distance and takes the last 20 % of the tokens as window;
 // - a layer's rows are chosen before its attention, which then runs for the chosen rows alone, over
 //   the keys of all rows that entered the layer: the same result for the rows that go on;
-// - sinks and window are protected; original positions are kept, as in the code;
+// - the set is one for all KV heads, from scores summed over them after pooling (code: the mean of
+//   the heads' weights);
+// - sinks and window are protected, and the floor of a layer: where they are more than a deep
+//   layer's share, the mean is above b. Original positions are kept, as in the code;
+// - prompts below kv_min_prompt are left whole (code: a context of 64 tokens at least); ties as in
+//   snapkv;
 // - decode evicts nothing (code: a pass every 16 tokens).
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,9 @@
 // - the prompt is evicted once, at its end, by the counts of its last 400 rows; the paper evicts
 //   whenever its buffer is full, half of it at a time, and later rows no longer see what went;
 // - a head's count is the sum over the query heads of its group, a query head's p >= 1 / keys
-// counts
-//   one;
+//   counts one;
+// - the budget is a share of the prompt in exact integers, with sinks and the recent tokens as its
+//   floor; prompts below kv_min_prompt are left whole, and then grow;
 // - every layer has the same budget (the paper gives later layers more);
 // - sinks are protected, kv_sink_tokens 0 gives the paper's sets; ties go to the lower position;
 // - typed decode counts in blocks of 16 rows, of which the last 25 are looked at, and drops a page

@@ -7,7 +7,8 @@
 // - the window is kv_window content rows and what follows them (8 by default; code: the last 16 to
 //   64 raw rows), pooling is max of width 7 by default (paper: 5 to 13, code: avg 5);
 //   kv_window_raw, kv_pool and kv_pool_width give theirs;
-// - the budget is a share of the prompt in exact integers, not a fixed capacity;
+// - the budget is a share of the prompt in exact integers, not a fixed capacity, with sinks and
+//   window as its floor; prompts below kv_min_prompt are left whole;
 // - sinks are protected, kv_sink_tokens 0 gives the paper's sets;
 // - softmax scores stay f32, ties go to the unpooled score and then to the lower position, kept
 //   slots stay in order of position.

@@ -1,7 +1,15 @@
-// streaming: attention sinks and the most recent tokens [StreamingLLM, 2309.17453]. Keys keep the
-// angles of their original positions.
+// streaming: attention sinks and the most recent tokens [StreamingLLM, 2309.17453].
 //
-// Typed decode holds every head to what the prompt was given, with a page of hysteresis.
+// Deviations from the paper and its code (mit-han-lab/streaming-llm:streaming_llm/kv_cache.py):
+// - keys keep the angles of their original positions, and decode goes on at the true one; the code
+//   stores keys without RoPE and rotates them by their place inside the cache;
+// - the prompt is read whole and evicted once, at its end; the paper evicts while it reads. With
+//   kv_decode grow nothing goes after that;
+// - the size is a share of the prompt in exact integers, sinks among it, not a fixed count;
+// - sinks and the rows of the observation window (kv_window and what follows them) are its floor;
+// - typed decode lets every head grow by a page, then drops its oldest page behind the sinks at
+//   once, where the paper drops one token a step;
+// - prompts below kv_min_prompt are left whole, and then grow.
 #include <algorithm>
 
 #include "engine/kv/policies/policies.h"
