@@ -1,10 +1,14 @@
 // A request's tokens, and the log-probabilities behind them bit for bit, do not depend on who runs
 // beside it, on chunk sizes, on the number of threads or, on the cpu backend, on the ISA.
+// For every policy and 1, 3, 4 and 8 query heads to a KV head.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "engine/engine.h"
@@ -57,13 +61,13 @@ TensorView Convert(const TensorView& view, DType dtype, models::ModelWeights& we
   return made;
 }
 
-models::LoadedModel MakeModel(DType dtype) {
+models::LoadedModel MakeModel(DType dtype, int32_t group_size) {
   testing::TinyShape shape;
   shape.num_layers = 4;
   shape.hidden_size = 64;
   shape.intermediate_size = 96;
-  shape.num_heads = 6;
   shape.num_kv_heads = 2;
+  shape.num_heads = group_size * shape.num_kv_heads;
   shape.head_dim = 16;
   shape.vocab_size = kVocab;
   models::LoadedModel model = testing::MakeTinyModel(shape);
@@ -151,17 +155,25 @@ std::map<RequestId, Result> RunTogether(KvFixture& fixture, int32_t max_rows,
   return results;
 }
 
+// What ExpectInvariant runs.
+struct ChunkSizes {
+  std::vector<int32_t> alone;
+  std::vector<int32_t> together;
+};
+
+const ChunkSizes kEveryChunkSize = {.alone = {1, 7, 64, 512}, .together = {64, 512}};
+
 // The subjects alone with each chunk size, then each among 16 others.
 void ExpectInvariant(KvFixture& fixture, const std::map<RequestId, Result>& expected,
-                     const std::string& where) {
+                     const ChunkSizes& chunk_sizes, const std::string& where) {
   for (const Request& subject : Subjects()) {
-    for (const int32_t max_rows : {1, 7, 64, 512}) {
+    for (const int32_t max_rows : chunk_sizes.alone) {
       const auto alone = RunTogether(fixture, max_rows, {subject});
       EXPECT_TRUE(alone.at(subject.id) == expected.at(subject.id))
           << where << ", " << subject.kv.policy << " alone, max_rows " << max_rows;
     }
   }
-  for (const int32_t max_rows : {64, 512}) {
+  for (const int32_t max_rows : chunk_sizes.together) {
     std::vector<Request> crowd;
     for (int32_t i = 0; i < 16; ++i) {
       crowd.push_back(MakeWithPolicy(static_cast<RequestId>(100 + i), 3 * i, 5 + 9 * i, 4 + i));
@@ -192,60 +204,110 @@ TEST(InvarianceTest, OnTheReferenceBackend) {
   options.tsp_layer = 1;
   std::map<RequestId, Result> expected;
   for (const int threads : {1, 2}) {
-    KvFixture fixture(MakeModel(DType::kF32), options, kernels::CreateRefBackend(threads));
+    KvFixture fixture(MakeModel(DType::kF32, 3), options, kernels::CreateRefBackend(threads));
     if (expected.empty()) {
       expected = Baseline(fixture);
     }
-    ExpectInvariant(fixture, expected, fmt::format("ref, {} threads", threads));
+    ExpectInvariant(fixture, expected, kEveryChunkSize, fmt::format("ref, {} threads", threads));
   }
 }
 
-const char* KvName(kernels::KvDType dtype) {
-  return dtype == kernels::KvDType::kF32    ? "f32"
-         : dtype == kernels::KvDType::kBF16 ? "bf16"
-                                            : "int8";
-}
+struct CpuCase {
+  DType weights;
+  kernels::KvDType kv;
+  int32_t group_size;  // query heads to a KV head
+  bool thorough;       // else few chunk sizes, and each ISA with one number of threads
+};
 
-// One test for each core of the linear layers and dtype of the cache.
-using CpuCase = std::tuple<DType, kernels::KvDType>;
-class CpuInvarianceTest : public ::testing::TestWithParam<CpuCase> {};
+class CpuInvarianceTest : public ::testing::TestWithParam<CpuCase> {
+ protected:
+  // Calls `check` with a fixture of every ISA of this machine and numbers of threads.
+  void ForEachBackend(const std::function<void(KvFixture&, const std::string& where)>& check) {
+    KvFixtureOptions options;
+    options.tsp_layer = 1;
+    options.dtype = GetParam().kv;
+    int num_isas = 0;
+    for (const char* isa : {"scalar", "avx2", "avx512"}) {
+      if (!kernels::CpuSupportsIsa(isa)) {
+        continue;
+      }
+      ++num_isas;
+      for (const int threads : {1, 2}) {
+        if (!GetParam().thorough && threads == 1 + num_isas % 2) {
+          continue;
+        }
+        auto backend = kernels::CreateCpuBackend({.isa = isa, .num_threads = threads});
+        ASSERT_TRUE(backend.ok()) << StatusMessage(backend.status());
+        KvFixture fixture(MakeModel(GetParam().weights, GetParam().group_size), options,
+                          std::move(backend).value());
+        check(fixture, fmt::format("{}, {} threads", isa, threads));
+      }
+    }
+    EXPECT_GE(num_isas, 1);
+  }
+};
 
 TEST_P(CpuInvarianceTest, OverIsasThreadsChunksAndNeighbours) {
-  const auto [weights, kv] = GetParam();
-  KvFixtureOptions options;
-  options.tsp_layer = 1;
-  options.dtype = kv;
+  const ChunkSizes chunk_sizes =
+      GetParam().thorough ? kEveryChunkSize : ChunkSizes{.alone = {7}, .together = {64}};
   std::map<RequestId, Result> expected;
-  int num_isas = 0;
-  for (const char* isa : {"scalar", "avx2", "avx512"}) {
-    if (!kernels::CpuSupportsIsa(isa)) {
-      continue;
+  ForEachBackend([&](KvFixture& fixture, const std::string& where) {
+    if (expected.empty()) {
+      expected = Baseline(fixture);
     }
-    ++num_isas;
-    for (const int threads : {1, 2}) {
-      auto backend = kernels::CreateCpuBackend({.isa = isa, .num_threads = threads});
-      ASSERT_TRUE(backend.ok()) << StatusMessage(backend.status());
-      KvFixture fixture(MakeModel(weights), options, std::move(backend).value());
-      if (expected.empty()) {
-        expected = Baseline(fixture);
-      }
-      ExpectInvariant(fixture, expected, fmt::format("{}, {} threads", isa, threads));
-    }
-  }
-  EXPECT_GE(num_isas, 1);
+    ExpectInvariant(fixture, expected, chunk_sizes, where);
+  });
 }
 
+// Every policy told to keep everything gives what "full" gives, all in one batch.
+TEST_P(CpuInvarianceTest, RatiosOfOneAreTheFullPathExactly) {
+  const std::vector<testing::PolicyCase> policies = testing::MakeKeepAllCases();
+  std::vector<Request> requests;
+  for (const testing::PolicyCase& policy : policies) {
+    requests.push_back(
+        testing::MakeRequest(static_cast<RequestId>(requests.size()) + 1, 90, 10, 7, kVocab));
+    requests.back().kv = policy.spec;
+    requests.back().sampling.num_logprobs = 3;
+  }
+  ASSERT_EQ(policies.front().name, "full");
+  std::map<RequestId, Result> full;
+  ForEachBackend([&](KvFixture& fixture, const std::string& where) {
+    if (full.empty()) {
+      full = RunTogether(fixture, 512, {requests.front()});
+      ASSERT_EQ(full.at(1).tokens.size(), 10u);
+    }
+    const auto together = RunTogether(fixture, 64, requests);
+    for (const Request& request : requests) {
+      EXPECT_TRUE(together.at(request.id) == full.at(1))
+          << where << ", " << policies[static_cast<size_t>(request.id) - 1].name;
+    }
+  });
+}
+
+std::string CpuCaseName(const ::testing::TestParamInfo<CpuCase>& tested) {
+  return fmt::format("{}_kv_{}_group_{}", GetDTypeInfo(tested.param.weights).name,
+                     testing::KvDTypeName(tested.param.kv), tested.param.group_size);
+}
+
+// One for each core of the linear layers and dtype of the cache.
 INSTANTIATE_TEST_SUITE_P(WeightsAndCache, CpuInvarianceTest,
-                         ::testing::Values(CpuCase{DType::kF32, kernels::KvDType::kF32},
-                                           CpuCase{DType::kBF16, kernels::KvDType::kBF16},
-                                           CpuCase{DType::kQ8_0, kernels::KvDType::kBF16},
-                                           CpuCase{DType::kQ8_0, kernels::KvDType::kF32},
-                                           CpuCase{DType::kQ8_0, kernels::KvDType::kInt8}),
-                         [](const ::testing::TestParamInfo<CpuCase>& tested) {
-                           return fmt::format("{}_kv_{}",
-                                              GetDTypeInfo(std::get<0>(tested.param)).name,
-                                              KvName(std::get<1>(tested.param)));
-                         });
+                         ::testing::Values(CpuCase{DType::kF32, kernels::KvDType::kF32, 3, true},
+                                           CpuCase{DType::kBF16, kernels::KvDType::kBF16, 3, true},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kBF16, 3, true},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kF32, 3, true},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kInt8, 3, true}),
+                         CpuCaseName);
+
+// The linear layers do not see group sizes: one core of theirs, the quickest, is enough.
+INSTANTIATE_TEST_SUITE_P(GroupSizes, CpuInvarianceTest,
+                         ::testing::Values(CpuCase{DType::kQ8_0, kernels::KvDType::kBF16, 1, false},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kBF16, 4, false},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kBF16, 8, false},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kInt8, 1, false},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kInt8, 4, false},
+                                           CpuCase{DType::kQ8_0, kernels::KvDType::kInt8, 8,
+                                                   false}),
+                         CpuCaseName);
 
 // The trained needle model has what random weights lack: heads that look far back.
 TEST(InvarianceTest, OnTheNeedleModel) {

@@ -1,8 +1,9 @@
 // What a request keeps, and every logit, depends on the request alone: not on how its prompt is cut
-// into chunks, nor on who shares its batches. Exact.
+// into chunks, nor on who shares its batches. Exact, for every number of query heads to a KV head.
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/forward_driver.h"
@@ -31,12 +32,16 @@ std::vector<DrivenSequence> MixedSequences(int32_t vocab) {
   return sequences;
 }
 
-class KeptSetInvarianceTest : public ::testing::TestWithParam<kernels::KvDType> {
+// The dtype of the cache and the query heads to a KV head.
+using CacheCase = std::tuple<kernels::KvDType, int32_t>;
+
+class KeptSetInvarianceTest : public ::testing::TestWithParam<CacheCase> {
  protected:
   KvFixtureOptions Options() const {
+    const auto [dtype, group_size] = GetParam();
     KvFixtureOptions options;
-    options.shape.num_heads = 6;
-    options.dtype = GetParam();
+    options.shape.num_heads = group_size * options.shape.num_kv_heads;
+    options.dtype = dtype;
     return options;
   }
 };
@@ -113,28 +118,27 @@ TEST_P(KeptSetInvarianceTest, RatiosOfOneAreTheFullPathExactly) {
   full.feed = RandomTokens(20, fixture.loaded().config.vocab_size, 2);
   full.spec = MakeKvSpec("full", 1'000'000, 1'000'000);
   RunAlone(fixture, full);
-  for (const PolicyCase& policy : MakePolicyCases()) {
-    if (policy.spec.policy == "ragged" || policy.spec.mode != engine::KvMode::kBudget) {
-      continue;  // its own sets, whatever the ratios
-    }
+  for (const PolicyCase& policy : MakeKeepAllCases()) {
     SCOPED_TRACE(policy.name);
     DrivenSequence other;
     other.prompt = full.prompt;
     other.feed = full.feed;
     other.spec = policy.spec;
-    other.spec.retention_ppm = other.spec.tsp_ppm = 1'000'000;
-    // A mass of all but one part in a million is found in no smaller set here.
-    other.spec.recovery_ppm = 999'999;
-    other.spec.options.fraction_ppm = 50'000;
     RunAlone(fixture, other);
     EXPECT_EQ(other.kept, full.kept);
     EXPECT_EQ(other.logits, full.logits);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(KvDTypes, KeptSetInvarianceTest,
-                         ::testing::Values(kernels::KvDType::kF32, kernels::KvDType::kBF16,
-                                           kernels::KvDType::kInt8));
+INSTANTIATE_TEST_SUITE_P(KvDTypesAndGroups, KeptSetInvarianceTest,
+                         ::testing::Combine(::testing::Values(kernels::KvDType::kF32,
+                                                              kernels::KvDType::kBF16,
+                                                              kernels::KvDType::kInt8),
+                                            ::testing::Values(1, 3, 4, 8)),
+                         [](const ::testing::TestParamInfo<CacheCase>& tested) {
+                           return fmt::format("{}_group_{}", KvDTypeName(std::get<0>(tested.param)),
+                                              std::get<1>(tested.param));
+                         });
 
 }  // namespace
 }  // namespace headroom::testing

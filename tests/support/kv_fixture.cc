@@ -62,6 +62,12 @@ engine::KvPolicySpec MakeKvSpec(const std::string& policy, int64_t retention_ppm
   return spec;
 }
 
+std::string KvDTypeName(kernels::KvDType dtype) {
+  return dtype == kernels::KvDType::kF32    ? "f32"
+         : dtype == kernels::KvDType::kBF16 ? "bf16"
+                                            : "int8";
+}
+
 std::vector<int32_t> RandomTokens(int32_t count, int32_t vocab_size, uint64_t seed) {
   const Philox random(seed, 77);
   std::vector<int32_t> tokens;

@@ -62,6 +62,9 @@ class KvFixture {
 engine::KvPolicySpec MakeKvSpec(const std::string& policy, int64_t retention_ppm, int64_t tsp_ppm,
                                 engine::KvDecode decode = engine::KvDecode::kGrow);
 
+// For the names of tests.
+std::string KvDTypeName(kernels::KvDType dtype);
+
 // `count` token ids below `vocab_size`, seeded.
 std::vector<int32_t> RandomTokens(int32_t count, int32_t vocab_size, uint64_t seed);
 

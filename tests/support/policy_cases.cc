@@ -1,5 +1,7 @@
 #include "tests/support/policy_cases.h"
 
+#include <utility>
+
 #include "base/philox.h"
 #include "tests/support/kv_fixture.h"
 
@@ -90,6 +92,21 @@ std::vector<PolicyCase> MakePolicyCases() {
   spec = Recovery(50'000, 50'000, false);
   spec.sink_tokens = 0;
   cases.push_back({"fastgen with little", spec});
+  return cases;
+}
+
+std::vector<PolicyCase> MakeKeepAllCases() {
+  std::vector<PolicyCase> cases;
+  for (PolicyCase& made : MakePolicyCases()) {
+    if (made.spec.policy == "ragged" || made.spec.mode != engine::KvMode::kBudget) {
+      continue;
+    }
+    made.spec.retention_ppm = made.spec.tsp_ppm = 1'000'000;
+    // A mass of all but one part in a million is found in no smaller set of a short prompt.
+    made.spec.recovery_ppm = 999'999;
+    made.spec.options.fraction_ppm = 50'000;
+    cases.push_back(std::move(made));
+  }
   return cases;
 }
 

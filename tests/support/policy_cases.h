@@ -18,6 +18,10 @@ struct PolicyCase {
 // drops something of a prompt of 60 tokens.
 std::vector<PolicyCase> MakePolicyCases();
 
+// Those of a budget, told to keep everything: all must equal "full". Not "ragged", which has sets
+// of its own whatever the ratios.
+std::vector<PolicyCase> MakeKeepAllCases();
+
 // Seeded classes: a tenth of the tokens is special, a fifth punctuation.
 std::shared_ptr<const std::vector<engine::TokenClass>> RandomClasses(int32_t count, uint64_t seed);
 
