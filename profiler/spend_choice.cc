@@ -13,7 +13,8 @@ namespace {
 using engine::kPpm;
 using engine::SpendPoint;
 
-double OrAll(double share) { return share < 0.0 ? 1.0 : share; }
+// Of what the full cache answers; as many are all, and what was not asked counts so.
+double Answered(double share) { return share < 0.0 ? 1.0 : std::min(share, 1.0); }
 
 SpendPoint PointOf(const SplitResult& split) {
   return {.retention_ppm = split.retention_ppm, .dense_share_ppm = split.dense_share_ppm};
@@ -45,7 +46,7 @@ double WorthOf(const std::string& prefer, const SplitResult& split,
   const double nats = prefer == "answers"    ? options.answers_nats
                       : prefer == "balanced" ? options.balanced_nats
                                              : 0.0;
-  return nats * (OrAll(split.seen) + OrAll(split.unseen)) / 2.0 - split.delta_nll;
+  return nats * (Answered(split.seen) + Answered(split.unseen)) / 2.0 - split.delta_nll;
 }
 
 engine::SpendPlan ChooseSpend(const std::string& prefer, const std::vector<SplitResult>& splits,

@@ -24,9 +24,11 @@ TEST(WorthOfTest, PreferencesPayDifferentlyForAnAnswer) {
   EXPECT_DOUBLE_EQ(WorthOf("answers", split, {.answers_nats = 2.0}), 2.0 * 0.6 - 0.10);
 }
 
-TEST(WorthOfTest, MoreAnswersThanTheFullCacheGivesAreWorthMore) {
-  EXPECT_LT(WorthOf("balanced", Split(1, 0, 0.0, 1.0, 1.0), {}),
-            WorthOf("balanced", Split(1, 0, 0.0, 1.0, 1.2), {}));
+TEST(WorthOfTest, MoreAnswersThanTheFullCacheGivesAreWorthNoMore) {
+  EXPECT_DOUBLE_EQ(WorthOf("answers", Split(1, 0, 0.0, 1.0, 1.0), {}),
+                   WorthOf("answers", Split(1, 0, 0.0, 1.3, 1.0), {}));
+  EXPECT_LT(WorthOf("answers", Split(1, 0, 0.0, 1.3, 0.9), {}),
+            WorthOf("answers", Split(1, 0, 0.0, 1.0, 1.0), {}));
 }
 
 TEST(WorthOfTest, NeedlesThatNobodyAskedForCountAsAnswered) {
