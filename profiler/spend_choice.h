@@ -14,8 +14,7 @@
 namespace headroom::profiler {
 
 // One split at one retention, on held-out material. Needle shares are right answers over those of
-// the full cache, above 1 where a split answers more; -1: none was asked, which counts as all
-// answered.
+// the full cache; more than 1 is worth no more. -1: none was asked, which counts as all answered.
 struct SplitResult {
   int64_t retention_ppm = 0;
   int64_t dense_share_ppm = 0;
