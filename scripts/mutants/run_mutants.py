@@ -101,12 +101,14 @@ def failed_case(output):
 
 
 def mutate(path, mutant):
-    lines = path.read_text().split("\n")
-    found = lines.count(mutant.old)
+    # Whole lines: the line feeds around them belong to what is looked for.
+    text = f"\n{path.read_text()}\n"
+    old = f"\n{mutant.old}\n"
+    found = text.count(old)
     if found != 1:
         raise ValueError(f"{mutant.file}: the line is there {found} times, wanted once: "
                          f"{mutant.old.strip()}")
-    path.write_text("\n".join(mutant.new if line == mutant.old else line for line in lines))
+    path.write_text(text.replace(old, f"\n{mutant.new}\n")[1:-1])
 
 
 def check_mutant(copy, mutant, clean_digest):
