@@ -195,8 +195,8 @@ StatusOr<std::vector<EvalRow>> MakeEvalRows(const EvalGridFlags& flags,
   std::vector<EvalRow> cells;
   for (const std::string& name : names) {
     for (const Budget& budget : BudgetsOf(name, axes, flags.settings, policies)) {
-      HEADROOM_ASSIGN_OR_RETURN(EvalRow row,
-                                ResolveRow(name, budget, flags.settings, policies, shape, head_map));
+      HEADROOM_ASSIGN_OR_RETURN(
+          EvalRow row, ResolveRow(name, budget, flags.settings, policies, shape, head_map));
       cells.push_back(std::move(row));
     }
   }
