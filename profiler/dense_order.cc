@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "engine/kv/policies/policies.h"
 #include "engine/kv/policy.h"
 #include "profiler/evaluation/token_metrics.h"
+#include "profiler/race.h"
 
 namespace headroom::profiler {
 namespace {
@@ -19,6 +21,9 @@ using engine::kPpm;
 
 // Mandatory entries of a head, about: sinks, the last tokens, special tokens of a template.
 constexpr int64_t kMandatoryEntries = 32;
+// Exchanges are tried again while they gain.
+constexpr int kMostExchanges = 3;
+constexpr size_t kMostBack = 16;  // of those that went last
 
 // Dense heads by probe score, at most options.num_heads.
 std::vector<size_t> Tried(const HeadMap& map, const DenseOrderOptions& options) {
@@ -37,7 +42,8 @@ std::vector<size_t> Tried(const HeadMap& map, const DenseOrderOptions& options) 
 
 // How many heads go after a round over `left` ones.
 size_t DropsOf(size_t left, const DenseOrderOptions& options) {
-  return left > static_cast<size_t>(options.num_single) + 1 ? 2 : 1;
+  const auto single = static_cast<size_t>(options.num_single);
+  return left > 2 * single ? std::min<size_t>(4, left - 2 * single) : left > single + 1 ? 2 : 1;
 }
 
 // What is compressed, and what is fed behind it up to the answer's last token.
@@ -46,8 +52,9 @@ struct Sample {
   engine::KvPolicySpec spec;
   int64_t num_tokens = 0;
   std::vector<int32_t> fed;
-  size_t first_scored = 0;  // row of `fed` whose logits predict the first scored token
-  std::vector<int32_t> scored;
+  size_t first_scored = 0;      // row of `fed` whose logits predict the first scored token
+  std::vector<int32_t> scored;  // the last tokens of the answer
+  bool is_answered = true;      // by the full cache
 };
 
 class Search {
@@ -57,10 +64,12 @@ class Search {
       : options_(options), map_(map), observer_(observer) {
     map_.spend.clear();
     for (engine::HeadEntry& head : map_.heads) {
-      head.type = std::min(head.type, HeadType::kHeavy);
+      SetType(head, HeadType::kSpecial);
       head.fill_rank = -1;
     }
-    policies_.Add(MakePolicy({}));
+    std::vector<size_t> all(map_.heads.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    policies_.Add(MakePolicy(all));  // sources have all scores
     model_ = std::make_unique<EvalModel>(EvalModel{.model = model.model,
                                                    .backend = model.backend,
                                                    .policies = policies_,
@@ -92,31 +101,32 @@ class Search {
       }
       samples_.push_back(OpenSample(prompt));
     }
+    DropUnanswered();
     return OkStatus();
   }
 
   // Tried heads, the most valuable first.
-  StatusOr<std::vector<size_t>> Order(std::vector<size_t> left, int64_t total) {
+  StatusOr<std::vector<size_t>> Order(std::vector<size_t> left) {
+    const size_t num_exchanged = NumExchanged();
+    total_ = WorkFor(left.size(), num_exchanged);
     std::vector<size_t> gone;  // the least valuable first
     while (left.size() > 1) {
-      std::vector<std::pair<double, size_t>> losses;  // without left[i]
-      for (size_t i = 0; i < left.size(); ++i) {
-        std::vector<size_t> dense = left;
-        dense.erase(dense.begin() + static_cast<ptrdiff_t>(i));
-        HEADROOM_ASSIGN_OR_RETURN(const double loss, LossWith(dense, total));
-        losses.emplace_back(loss, i);
-      }
-      // Of equal ones the one with the lower probe score goes first.
-      std::stable_sort(losses.begin(), losses.end(), [](const auto& a, const auto& b) {
-        return a.first != b.first ? a.first < b.first : a.second > b.second;
-      });
+      // The lowest probe scores first: they go where losses are equal.
+      const size_t last = left.size() - 1;
+      const auto loss_of = [&](size_t index, size_t begin, size_t end) {
+        return LossOf(Without(left, last - index), begin, end);
+      };
+      HEADROOM_ASSIGN_OR_RETURN(const auto raced, Race(left.size(), samples_.size(), loss_of));
       std::vector<size_t> dropped;
       for (size_t i = 0; i < DropsOf(left.size(), options_); ++i) {
-        dropped.push_back(left[losses[i].second]);
+        dropped.push_back(left[last - raced[i].index]);
       }
       for (const size_t head : dropped) {
         gone.push_back(head);
         left.erase(std::find(left.begin(), left.end(), head));
+      }
+      if (left.size() == num_exchanged) {
+        HEADROOM_RETURN_IF_ERROR(Exchange(left, gone));
       }
     }
     gone.insert(gone.end(), left.begin(), left.end());
@@ -125,6 +135,77 @@ class Search {
   }
 
  private:
+  // How many whole heads the retention of exchanges holds beside mandatory entries, rounded up.
+  size_t NumExchanged() const {
+    int64_t tokens = 0;
+    for (const Sample& sample : samples_) {
+      tokens += sample.num_tokens;
+    }
+    const int64_t length = tokens / static_cast<int64_t>(samples_.size());
+    if (length <= kMandatoryEntries) {
+      return 0;
+    }
+    const int64_t entries = std::max<int64_t>(
+        engine::ScalePpm(options_.exchange_retention_ppm, length) - kMandatoryEntries, 0);
+    const int64_t whole = length - kMandatoryEntries;
+    return static_cast<size_t>((entries * static_cast<int64_t>(map_.heads.size()) + whole - 1) /
+                               whole);
+  }
+
+  // Samples that are measured at most.
+  int64_t WorkFor(size_t num_heads, size_t num_exchanged) const {
+    int64_t work = 0;
+    for (size_t left = num_heads; left > 1;) {
+      work += RaceWork(left, samples_.size());
+      left -= DropsOf(left, options_);
+      if (left == num_exchanged) {
+        work += static_cast<int64_t>(samples_.size()) +
+                kMostExchanges *
+                    RaceWork(left * std::min(num_heads - left, kMostBack), samples_.size());
+      }
+    }
+    return work;
+  }
+
+  // Brings back heads that went too early: of two that do the same work the first to go costs
+  // nothing, and it may be the better one beside those that are left in the end.
+  Status Exchange(std::vector<size_t>& left, std::vector<size_t>& gone) {
+    HEADROOM_ASSIGN_OR_RETURN(double loss, LossOf(left, 0, samples_.size()));
+    for (int i = 0; i < kMostExchanges; ++i) {
+      const size_t num_in = std::min(gone.size(), kMostBack);
+      const size_t first_in = gone.size() - num_in;
+      const auto loss_of = [&](size_t index, size_t begin, size_t end) {
+        std::vector<size_t> dense = left;
+        dense[index / num_in] = gone[first_in + index % num_in];
+        return LossOf(dense, begin, end);
+      };
+      HEADROOM_ASSIGN_OR_RETURN(const auto raced,
+                                Race(left.size() * num_in, samples_.size(), loss_of));
+      if (raced.front().loss >= loss) {
+        break;
+      }
+      loss = raced.front().loss;
+      const size_t out = raced.front().index / num_in;
+      const size_t in = first_in + raced.front().index % num_in;
+      const size_t head = left[out];
+      left[out] = gone[in];
+      gone.erase(gone.begin() + static_cast<ptrdiff_t>(in));
+      gone.push_back(head);
+    }
+    return OkStatus();
+  }
+
+  static std::vector<size_t> Without(std::vector<size_t> heads, size_t index) {
+    heads.erase(heads.begin() + static_cast<ptrdiff_t>(index));
+    return heads;
+  }
+
+  static void SetType(engine::HeadEntry& head, HeadType type) {
+    head.type = type;
+    head.borderline = false;
+    head.confidence_ppm = kPpm;
+  }
+
   SequenceRunner& runner() { return caches_->runner(options_.kv_dtype); }
 
   int32_t TokensOf(const NeedlePrompt& prompt) const {
@@ -138,9 +219,7 @@ class Search {
   std::unique_ptr<engine::KvPolicy> MakePolicy(const std::vector<size_t>& dense) const {
     auto map = std::make_shared<HeadMap>(map_);
     for (const size_t head : dense) {
-      map->heads[head].type = HeadType::kDense;
-      map->heads[head].borderline = false;
-      map->heads[head].confidence_ppm = kPpm;
+      SetType(map->heads[head], HeadType::kDense);
     }
     return engine::MakeAdaptivePolicy(std::move(map), "balanced", {.floor_entries = 0});
   }
@@ -152,7 +231,6 @@ class Search {
     context.content_end = prompt.split;
     sample.num_tokens = prompt.split;
     sample.fed.assign(prompt.ids.begin() + prompt.split, prompt.ids.end());
-    sample.first_scored = sample.fed.size() - 1;
     sample.spec.policy = "adaptive";
     sample.spec.min_prompt = 0;
     sample.spec.tsp_min_prompt = 0;
@@ -162,20 +240,43 @@ class Search {
     const engine::KvPolicySpec full = ReferenceRow(options_.kv_dtype).spec;
     const std::vector<engine::KvPolicySpec> specs = {sample.spec, full};
     sample.source = runner().PrefillSource(context, specs);
+    std::vector<int32_t> answer = prompt.answer;
+    size_t num_scored = answer.size();
     if (prompt.is_text()) {
+      const std::vector<int32_t>& code = prompt.candidates.front();
       DecodingSequence sequence = runner().OpenFrom(sample.source, full);
-      sample.scored = OwnAnswer(sequence, sample.fed, prompt.candidates.front());
+      answer = OwnAnswer(sequence, sample.fed, code);
       runner().Close(sequence);
-      if (sample.scored.empty()) {
-        sample.scored = prompt.lead;
-        sample.scored.insert(sample.scored.end(), prompt.candidates.front().begin(),
-                             prompt.candidates.front().end());
+      sample.is_answered = !answer.empty();
+      if (answer.empty()) {
+        answer = prompt.lead;
+        answer.insert(answer.end(), code.begin(), code.end());
       }
-    } else {
-      sample.scored = prompt.answer;
+      // Words before the code may be others; the token before it says that the code follows.
+      num_scored = std::min(answer.size(), code.size() + 1);
     }
-    sample.fed.insert(sample.fed.end(), sample.scored.begin(), sample.scored.end() - 1);
+    sample.fed.insert(sample.fed.end(), answer.begin(), answer.end() - 1);
+    sample.first_scored = sample.fed.size() - num_scored;
+    sample.scored.assign(answer.end() - static_cast<ptrdiff_t>(num_scored), answer.end());
     return sample;
+  }
+
+  // What the full cache cannot answer says little of what a smaller one needs: it is left out
+  // where others are left.
+  void DropUnanswered() {
+    if (std::none_of(samples_.begin(), samples_.end(),
+                     [](const Sample& sample) { return sample.is_answered; })) {
+      return;
+    }
+    std::vector<Sample> answered;
+    for (Sample& sample : samples_) {
+      if (sample.is_answered) {
+        answered.push_back(std::move(sample));
+      } else {
+        runner().Close(sample.source);
+      }
+    }
+    samples_ = std::move(answered);
   }
 
   // What the full cache says greedily up to the end of `code`; empty where it does not say it.
@@ -186,6 +287,10 @@ class Search {
     std::vector<int32_t> answer;
     while (static_cast<int32_t>(answer.size()) < options_.max_answer) {
       answer.push_back(TopToken(sequence.last_logits));
+      if (std::find(options_.eos_token_ids.begin(), options_.eos_token_ids.end(), answer.back()) !=
+          options_.eos_token_ids.end()) {
+        break;
+      }
       if (answer.size() >= code.size() &&
           std::equal(code.begin(), code.end(),
                      answer.end() - static_cast<ptrdiff_t>(code.size()))) {
@@ -207,29 +312,32 @@ class Search {
         kPpm - 1);
   }
 
-  // Mean negative log-likelihood of the right answers when only `dense` are whole.
-  StatusOr<double> LossWith(const std::vector<size_t>& dense, int64_t total) {
+  // Negative log-likelihood of the right answers of samples [begin, end) when only `dense` are
+  // whole.
+  StatusOr<double> LossOf(const std::vector<size_t>& dense, size_t begin, size_t end) {
     // Replaces the one before; the sources are read already and ask for the same scores.
     policies_.Add(MakePolicy(dense));
     const auto vocab = static_cast<size_t>(runner().vocab_size());
     double sum = 0.0;
     std::vector<float> logits;
-    for (Sample& sample : samples_) {
+    for (size_t k = begin; k < end; ++k) {
       if (observer_.Cancelled()) {
         return CancelledStatus();
       }
+      Sample& sample = samples_[k];
       SetRetention(sample, dense.size());
       DecodingSequence sequence = runner().OpenFrom(sample.source, sample.spec);
       runner().Feed(sequence, sample.fed, &logits);
       for (size_t i = 0; i < sample.scored.size(); ++i) {
-        sum += TokenNll(std::span(logits).subspan((sample.first_scored + i) * vocab, vocab),
-                        sample.scored[i]);
+        const auto row = std::span(logits).subspan((sample.first_scored + i) * vocab, vocab);
+        sum += TokenNll(row, sample.scored[i]);
       }
       runner().Close(sequence);
-      observer_.Progress(++done_, total,
+      ++done_;
+      observer_.Progress(done_, std::max(done_, total_),
                          fmt::format("order of dense heads: {} left", dense.size()));
     }
-    return sum / static_cast<double>(samples_.size());
+    return sum;
   }
 
   const DenseOrderOptions options_;
@@ -240,6 +348,7 @@ class Search {
   std::unique_ptr<CacheSet> caches_;
   std::vector<Sample> samples_;
   int64_t done_ = 0;
+  int64_t total_ = 0;
 };
 
 // Prompts with a known answer and a question behind the context.
@@ -258,14 +367,6 @@ std::vector<NeedlePrompt> Usable(const std::vector<NeedlePrompt>& prompts) {
 
 }  // namespace
 
-int64_t DenseOrderWork(const HeadMap& map, size_t num_prompts, const DenseOrderOptions& options) {
-  int64_t work = 0;
-  for (size_t left = Tried(map, options).size(); left > 1; left -= DropsOf(left, options)) {
-    work += static_cast<int64_t>(left * num_prompts);
-  }
-  return work;
-}
-
 StatusOr<std::vector<int32_t>> OrderDenseHeads(const EvalModel& model,
                                                const std::vector<NeedlePrompt>& prompts,
                                                const DenseOrderOptions& options, const HeadMap& map,
@@ -278,8 +379,7 @@ StatusOr<std::vector<int32_t>> OrderDenseHeads(const EvalModel& model,
   }
   Search search(model, options, map, observer);
   HEADROOM_RETURN_IF_ERROR(search.Open(usable));
-  HEADROOM_ASSIGN_OR_RETURN(const std::vector<size_t> order,
-                            search.Order(tried, DenseOrderWork(map, usable.size(), options)));
+  HEADROOM_ASSIGN_OR_RETURN(const std::vector<size_t> order, search.Order(tried));
   for (size_t i = 0; i < order.size(); ++i) {
     ranks[order[i]] = static_cast<int32_t>(i);
   }

@@ -2,9 +2,10 @@
 //
 // Probe scores say that a head looks at what is asked for; several heads look at it and few of them
 // matter. Backward elimination measures that: from the heads with the highest scores, all kept
-// whole, the one goes whose loss costs the answers least, again and again. What is measured is the
-// likelihood of the right answer when the question comes after the compression. Heads that are left
-// out hold about as much as floors give. One thread.
+// whole, the one goes whose loss costs the answers least, again and again; with few left, those
+// that went are tried in their places once more. What is measured is how far greedy decoding is
+// from what the full cache answers when the question comes after the compression. Heads that are
+// left out hold the mandatory tokens only. Candidates race (race.h). One thread.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +22,22 @@ namespace headroom::profiler {
 struct DenseOrderOptions {
   kernels::KvDType kv_dtype = kernels::KvDType::kF32;
   // Heads that are tried, the highest probe scores first; the others follow by score.
-  int32_t num_heads = 24;
-  // While more than so many are left, two go at a time.
+  int32_t num_heads = 40;
+  // While more than so many are left, two go at a time; four while more than twice as many are.
   int32_t num_single = 12;
-  int32_t max_answer = 24;  // tokens that the full cache may take to say what was hidden
+  // When as many are left as so small a cache holds whole, each may be exchanged for one that went.
+  int64_t exchange_retention_ppm = 100'000;
+  int32_t max_answer = 24;             // tokens that the full cache may take to say what was hidden
+  std::vector<int32_t> eos_token_ids;  // end its answer
 };
 
 // The fill ranks of `map`'s heads (HeadEntry::fill_rank): [heads], 0 is filled first, -1 was not
-// tried. All -1 where fewer than two heads are dense or no prompt has an answer to measure.
-// `prompts` are short enough that all of them fit into memory at once.
+// tried. All -1 where fewer than two heads are dense or no prompt has an answer to measure. Text
+// that the full cache does not answer is left out; where it answers none, the code is expected
+// behind its lead. `prompts` are short enough that all of them fit into memory at once.
 StatusOr<std::vector<int32_t>> OrderDenseHeads(const EvalModel& model,
                                                const std::vector<NeedlePrompt>& prompts,
                                                const DenseOrderOptions& options,
                                                const engine::HeadMap& map, EvalObserver& observer);
-
-// Forward passes that the search takes with so many heads and prompts; progress counts them.
-int64_t DenseOrderWork(const engine::HeadMap& map, size_t num_prompts,
-                       const DenseOrderOptions& options);
 
 }  // namespace headroom::profiler

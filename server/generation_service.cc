@@ -75,11 +75,11 @@ void GenerationService::Impl::NoteUnprofiledLength(int64_t prompt_tokens) const 
 
 // A must-keep set that overruns the budget is noted; under kv_strict it is refused before anything
 // runs.
-std::optional<ApiError> GenerationService::Impl::CheckBudgetExact(
-    const engine::PromptInfo& prompt, ResolvedBudget* budget) const {
+std::optional<ApiError> GenerationService::Impl::CheckBudgetExact(const engine::PromptInfo& prompt,
+                                                                  ResolvedBudget* budget) const {
   const engine::KvPolicySpec& spec = budget->spec;
-  const engine::PrefillPlan plan = engine::MakePrefillPlan(
-      *runtime.policies().Find(spec.policy), spec, runtime.shape(), prompt);
+  const engine::PrefillPlan plan =
+      engine::MakePrefillPlan(*runtime.policies().Find(spec.policy), spec, runtime.shape(), prompt);
   if (std::find(plan.reasons.begin(), plan.reasons.end(), "floor") == plan.reasons.end()) {
     return std::nullopt;
   }
@@ -150,7 +150,8 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
     const GenerationRequest& request, const Prompt& prompt, Submission* submission,
     std::vector<engine::Request>* prepared) const {
   engine::Request base;
-  base.num_choices = static_cast<int32_t>(std::clamp<int64_t>(request.n.value_or(1), 1, kMaxChoices));
+  base.num_choices =
+      static_cast<int32_t>(std::clamp<int64_t>(request.n.value_or(1), 1, kMaxChoices));
   SamplingLimits limits;
   limits.vocab_size = runtime.config().vocab_size;
   if (auto error = ValidateSampling(request, runtime.generation_defaults(), limits, &base.sampling,
@@ -174,6 +175,10 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
     return std::move(*error);
   }
   auto& resolved = std::get<ResolvedBudget>(budget);
+  const engine::KvPolicy* policy = runtime.policies().Find(resolved.spec.policy);
+  if (const Status fits = policy->ValidateShape(resolved.spec, runtime.shape()); !fits.ok()) {
+    return BadRequest("invalid_budget", StatusMessage(fits), "kv_options");
+  }
   base.kv = resolved.spec;
   base.decode_text = runtime.tokenizer() != nullptr;
   base.trace_kv = request.trace_kv;
@@ -198,8 +203,7 @@ std::optional<ApiError> GenerationService::Impl::PreparePrompt(
   }
   if (request.timeout_s.has_value()) {
     const double capped = std::min(*request.timeout_s, 1e9);
-    base.deadline_ns =
-        clock.NowNs() + static_cast<int64_t>(capped * static_cast<double>(kNsPerS));
+    base.deadline_ns = clock.NowNs() + static_cast<int64_t>(capped * static_cast<double>(kNsPerS));
   }
   submission->prompt_ids.push_back(base.prompt_ids);
   submission->budgets.push_back(std::move(resolved));
@@ -222,8 +226,7 @@ std::variant<Submission, ApiError> GenerationService::Submit(const GenerationReq
   }
   submission.num_choices_per_prompt = request.n.value_or(1);
   submission.num_logprobs = request.num_logprobs.value_or(-1);
-  submission.seed =
-      request.seed.has_value() ? static_cast<uint64_t>(*request.seed) : RandomSeed();
+  submission.seed = request.seed.has_value() ? static_cast<uint64_t>(*request.seed) : RandomSeed();
   const int64_t num_choices =
       static_cast<int64_t>(prepared.size()) * submission.num_choices_per_prompt;
   if (num_choices > kMaxChoices) {

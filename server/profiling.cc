@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kHeldOutShare = 8;
 constexpr int64_t kMostHeldOut = 16;
 // Prompts that the order of dense heads is measured on: each costs some hundred short passes.
-constexpr int32_t kOrderNeedles = 12;
+constexpr int32_t kOrderNeedles = 40;
 
 StatusOr<profiler::ProfileInput> ReadInputs(const ProfileRequest& request, const Runtime& runtime,
                                             const profiler::TextFormat* format) {
@@ -106,7 +106,8 @@ Status Validate(const Validation& validation, const profiler::ProfileInput& inpu
         const std::vector<int32_t> ranks,
         profiler::OrderDenseHeads(
             validation.model, profiler::MakeOrderNeedles(input, validation.text, making),
-            {.kv_dtype = validation.kv_dtype}, result->map, validation.observer));
+            {.kv_dtype = validation.kv_dtype, .eos_token_ids = validation.eos_token_ids},
+            result->map, validation.observer));
     for (size_t i = 0; i < ranks.size(); ++i) {
       result->map.heads[i].fill_rank = ranks[i];
     }

@@ -149,12 +149,12 @@ class TextNeedleMaker {
     needle.id = fmt::format("text-{}-{}-{}", request_.length, request_.seed, index);
     needle.length = request_.length;
     Draws draws(request_.seed, needle.id);
-    const std::string subject = fmt::format("{} of {}", kThings[draws.Below(std::size(kThings))],
+    const std::string subject = fmt::format("{} for {}", kThings[draws.Below(std::size(kThings))],
                                             kPlaces[draws.Below(std::size(kPlaces))]);
     for (int i = 0; i < 4; ++i) {
       needle.answer += static_cast<char>('0' + draws.Below(10));
     }
-    const std::string sentence = fmt::format("Remember: the {} is {}. ", subject, needle.answer);
+    const std::string sentence = fmt::format("The {} is {}. ", subject, needle.answer);
     needle.question = fmt::format("\n\nWhat is the {}?", subject);
     // Depths cover [0, 1): one prompt in each of `count` equal parts.
     const double depth = (index + draws.Uniform()) / request_.count;

@@ -163,6 +163,9 @@ Status CheckFlags(const EvalFlags& flags) {
     return InvalidArgument(
         "nothing to measure on: wanted --text, --text-bytes, --ids, --needles or --make-needles");
   }
+  if (flags.html == "-") {
+    return InvalidArgument("--html: got -, wanted a file; only --json goes to standard output");
+  }
   for (const std::string& path : {flags.json, flags.html}) {
     if (!path.empty() && path != "-") {
       HEADROOM_RETURN_IF_ERROR(profiler::CheckWritable(path));
@@ -284,7 +287,8 @@ void AddGridFlags(CLI::App* command, EvalFlags* flags) {
   }
   command->get_option("--kv-dtype")
       ->description(
-          "types of the KV cache: auto (cpu: bf16, ref: f32), f32, bf16, int8; the first one is the "
+          "types of the KV cache: auto (cpu: bf16, ref: f32), f32, bf16, int8; the first one is "
+          "the "
           "reference's");
   command->get_option("--kv-min-prompt")
       ->description("shorter prompts keep everything (here 0 when not named)");

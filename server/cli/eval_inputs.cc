@@ -17,6 +17,8 @@ using profiler::Document;
 using profiler::NeedlePrompt;
 using profiler::NeedleTask;
 
+constexpr int64_t kMostDocTokens = 1 << 24;
+
 // The lengths and numbers of documents that each text is cut into.
 StatusOr<std::vector<profiler::DocumentCut>> MakeCuts(const EvalInputFlags& flags) {
   HEADROOM_ASSIGN_OR_RETURN(const auto lengths, ParseNumbers(flags.doc_tokens, "--doc-tokens"));
@@ -30,9 +32,10 @@ StatusOr<std::vector<profiler::DocumentCut>> MakeCuts(const EvalInputFlags& flag
   }
   std::vector<profiler::DocumentCut> cuts;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    if (lengths[i] <= flags.continuation || lengths[i] > 1 << 24) {
-      return InvalidArgument("--doc-tokens: got {}, wanted more than the {} of --continuation",
-                             lengths[i], flags.continuation);
+    if (lengths[i] <= flags.continuation || lengths[i] > kMostDocTokens) {
+      return InvalidArgument(
+          "--doc-tokens: got {}, wanted more than the {} of --continuation and at most {}",
+          lengths[i], flags.continuation, kMostDocTokens);
     }
     if (counts[i] < 1 || counts[i] > 1 << 20) {
       return InvalidArgument("--docs: got {}, wanted 1 or more", counts[i]);

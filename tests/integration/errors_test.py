@@ -41,6 +41,8 @@ def post(server, path, fields, headers=None):
     ({"kv_policy": "magic"}, 400, "invalid_budget", "kv_policy"),
     ({"kv_policy": "adaptive"}, 400, "policy_unsupported", "kv_policy"),
     ({"kv_policy": "adakv", "kv_options": {"canary": 1}}, 400, "invalid_budget", "kv_options"),
+    ({"kv_policy": "gemfilter", "kv_options": {"filter_layer": 999}}, 400, "invalid_budget",
+     "kv_options"),
     ({"kv_policy": "gemfilter", "tsp_ratio": 0.5}, 400, "policy_unsupported", "kv_policy"),
     ({"kv_retention": 0}, 400, "invalid_budget", "kv_retention"),
     ({"kv_retention": 1.01}, 400, "invalid_budget", "kv_retention"),

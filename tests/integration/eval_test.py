@@ -185,6 +185,8 @@ def test_policies_compress_an_int8_cache_from_its_own_prefill():
     (["--make-needles", "1hop", "--haystack", TEXT, "--policies", "gemfilter", "--kv-options",
       '{"filter_layer": 2147483647}'], "filter_layer"),
     (["--text-bytes", TEXT, "--doc-tokens", "100"], "--doc-tokens: got 100, wanted more than"),
+    (["--text-bytes", TEXT, "--doc-tokens", "100000000"], "and at most 16777216"),
+    (["--text-bytes", TEXT, "--html", "-"], "--html: got -, wanted a file"),
     (["--text-bytes", TEXT, "--doc-tokens", "512,600", "--docs", "1,2,3"], "--docs: got 3 numbers"),
     (["--text-bytes", TEXT, "--doc-tokens", "999999"], "wanted at least one document"),
     (["--make-needles", "1hop"], "wanted --haystack FILE"),

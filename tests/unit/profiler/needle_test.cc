@@ -137,10 +137,13 @@ TEST_F(TextNeedlesTest, HideTheAnswerOnceAtSentenceBoundariesOfEvenDepths) {
   std::set<std::string> contexts;
   for (size_t i = 0; i < needles->size(); ++i) {
     const TextNeedle& needle = (*needles)[i];
-    const size_t at = needle.context.find("Remember: the ");
+    const size_t is = needle.context.find(" is " + needle.answer + ". ");
+    ASSERT_NE(is, std::string::npos);
+    const size_t at = needle.context.rfind("The ", is);
     ASSERT_NE(at, std::string::npos);
     EXPECT_TRUE(at == 0 || needle.context.substr(at - 2, 2) == ". ");
-    EXPECT_NE(needle.context.find(" is " + needle.answer + ". "), std::string::npos);
+    EXPECT_EQ("\n\nWhat is the " + needle.context.substr(at + 4, is - at - 4) + "?",
+              needle.question);
     // A sentence of the haystack has at most 40 bytes.
     EXPECT_NEAR(needle.depth, (static_cast<double>(i) + 0.5) / 10.0, 0.1);
     const auto prompt = EncodeNeedle(Format(true), needle, 0, 1);

@@ -117,7 +117,8 @@ TEST_F(ValidationTest, HeadsThatFetchAreFilledFirstWhateverTheirProbeScores) {
 
 TEST_F(ValidationTest, TheOrderTriesNoMoreHeadsThanAsked) {
   const HeadMap map = MapWith({{1, 1}, {1, 0}, {4, 0}, {2, 1}});
-  const auto ranks = OrderDenseHeads(eval_, Needles(2, 3), {.num_heads = 3}, map, observer_);
+  const auto ranks =
+      OrderDenseHeads(eval_, Needles(2, 3), {.num_heads = 3, .eos_token_ids = {}}, map, observer_);
   ASSERT_TRUE(ranks.ok());
   EXPECT_EQ(std::count(ranks->begin(), ranks->end(), -1), 9);
   EXPECT_EQ((*ranks)[2 * kHeads + 1], -1);  // the lowest score
@@ -128,25 +129,61 @@ TEST_F(ValidationTest, TheRightAnswerOfATextPromptIsWhatTheFullCacheSays) {
   const std::vector<NeedlePrompt> exact = Needles(4, 3);
   const auto wanted = OrderDenseHeads(eval_, exact, {}, map, observer_);
   ASSERT_TRUE(wanted.ok());
-  // The code is the end of what the model says; the lead is not.
+  // The code is all that the model says but its first token; the lead of `text` is not. So all
+  // tokens count: those of the code and the one before it.
   std::vector<NeedlePrompt> text = exact;
   std::vector<NeedlePrompt> forced = exact;
   for (size_t i = 0; i < text.size(); ++i) {
     const std::vector<int32_t> answer = std::move(text[i].answer);
+    ASSERT_GT(answer.size(), 1u);
     text[i].answer.clear();
-    text[i].candidates = {{answer.back()}};
+    text[i].candidates = {{answer.begin() + 1, answer.end()}};
     text[i].lead = {answer.back(), answer.back()};
     forced[i].answer.clear();
-    forced[i].candidates = {{answer.back()}};
-    forced[i].lead.assign(answer.begin(), answer.end() - 1);
+    forced[i].candidates = text[i].candidates;
+    forced[i].lead = {answer.front()};
   }
   const auto own = OrderDenseHeads(eval_, text, {}, map, observer_);
   ASSERT_TRUE(own.ok());
   EXPECT_EQ(*own, *wanted);
   // Where it does not say the code in time: the lead and the code.
-  const auto fallback = OrderDenseHeads(eval_, forced, {.max_answer = 1}, map, observer_);
+  const auto fallback =
+      OrderDenseHeads(eval_, forced, {.max_answer = 1, .eos_token_ids = {}}, map, observer_);
   ASSERT_TRUE(fallback.ok());
   EXPECT_EQ(*fallback, *wanted);
+}
+
+TEST_F(ValidationTest, TextThatTheFullCacheDoesNotAnswerIsLeftOut) {
+  const HeadMap map = MapWith({{4, 0}, {2, 1}, {1, 1}, {5, 0}, {1, 0}, {3, 1}, {0, 0}});
+  std::vector<NeedlePrompt> prompts = Needles(4, 3);
+  std::set<int32_t> first_tokens;
+  for (NeedlePrompt& prompt : prompts) {
+    first_tokens.insert(prompt.answer.front());
+    prompt.candidates = {{prompt.answer.back()}};
+    prompt.lead = {prompt.answer.back(), prompt.answer.back()};
+    prompt.answer.clear();
+  }
+  const auto own = OrderDenseHeads(eval_, prompts, {}, map, observer_);
+  ASSERT_TRUE(own.ok());
+  std::vector<NeedlePrompt> more = prompts;
+  for (NeedlePrompt prompt : Needles(8, 9)) {
+    prompt.answer.clear();
+    prompt.candidates = {{kVocabulary - 1}};  // never said
+    prompt.lead = {kVocabulary - 2};
+    more.push_back(prompt);
+  }
+  const auto same = OrderDenseHeads(eval_, more, {}, map, observer_);
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(*same, *own);
+  // An end of turn ends the answer. Where none is left, the code is expected behind the lead.
+  DenseOrderOptions ended;
+  ended.eos_token_ids.assign(first_tokens.begin(), first_tokens.end());
+  const auto lead = OrderDenseHeads(eval_, prompts, ended, map, observer_);
+  const auto late =
+      OrderDenseHeads(eval_, prompts, {.max_answer = 1, .eos_token_ids = {}}, map, observer_);
+  ASSERT_TRUE(lead.ok() && late.ok());
+  EXPECT_EQ(*lead, *late);
+  EXPECT_NE(*lead, *own);
 }
 
 TEST_F(ValidationTest, NothingIsOrderedWithoutAnswersOrWithOneHead) {
