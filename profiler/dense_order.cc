@@ -10,7 +10,7 @@
 #include "engine/kv/policies/policies.h"
 #include "engine/kv/policy.h"
 #include "profiler/evaluation/token_metrics.h"
-#include "profiler/race.h"
+#include "profiler/head_elimination.h"
 
 namespace headroom::profiler {
 namespace {
@@ -21,10 +21,6 @@ using engine::kPpm;
 
 // Mandatory entries of a head, about: sinks, the last tokens, special tokens of a template.
 constexpr int64_t kMandatoryEntries = 32;
-// Exchanges are tried again while they gain.
-constexpr int kMostExchanges = 3;
-constexpr size_t kMostBack = 16;  // of those that went last
-
 // Dense heads by probe score, at most options.num_heads.
 std::vector<size_t> Tried(const HeadMap& map, const DenseOrderOptions& options) {
   std::vector<size_t> heads;
@@ -38,12 +34,6 @@ std::vector<size_t> Tried(const HeadMap& map, const DenseOrderOptions& options) 
   });
   heads.resize(std::min(heads.size(), static_cast<size_t>(options.num_heads)));
   return heads;
-}
-
-// How many heads go after a round over `left` ones.
-size_t DropsOf(size_t left, const DenseOrderOptions& options) {
-  const auto single = static_cast<size_t>(options.num_single);
-  return left > 2 * single ? std::min<size_t>(4, left - 2 * single) : left > single + 1 ? 2 : 1;
 }
 
 // What is compressed, and what is fed behind it up to the answer's last token.
@@ -106,32 +96,13 @@ class Search {
   }
 
   // Tried heads, the most valuable first.
-  StatusOr<std::vector<size_t>> Order(std::vector<size_t> left) {
-    const size_t num_exchanged = NumExchanged();
-    total_ = WorkFor(left.size(), num_exchanged);
-    std::vector<size_t> gone;  // the least valuable first
-    while (left.size() > 1) {
-      // The lowest probe scores first: they go where losses are equal.
-      const size_t last = left.size() - 1;
-      const auto loss_of = [&](size_t index, size_t begin, size_t end) {
-        return LossOf(Without(left, last - index), begin, end);
-      };
-      HEADROOM_ASSIGN_OR_RETURN(const auto raced, Race(left.size(), samples_.size(), loss_of));
-      std::vector<size_t> dropped;
-      for (size_t i = 0; i < DropsOf(left.size(), options_); ++i) {
-        dropped.push_back(left[last - raced[i].index]);
-      }
-      for (const size_t head : dropped) {
-        gone.push_back(head);
-        left.erase(std::find(left.begin(), left.end(), head));
-      }
-      if (left.size() == num_exchanged) {
-        HEADROOM_RETURN_IF_ERROR(Exchange(left, gone));
-      }
-    }
-    gone.insert(gone.end(), left.begin(), left.end());
-    std::reverse(gone.begin(), gone.end());
-    return gone;
+  StatusOr<std::vector<size_t>> Order(const std::vector<size_t>& tried) {
+    const EliminationOptions elimination = {.num_exchanged = NumExchanged()};
+    total_ = EliminationWork(tried.size(), samples_.size(), elimination);
+    return OrderByElimination(tried, samples_.size(), elimination,
+                              [this](const std::vector<size_t>& dense, size_t begin, size_t end) {
+                                return LossOf(dense, begin, end);
+                              });
   }
 
  private:
@@ -150,54 +121,6 @@ class Search {
     const int64_t whole = length - kMandatoryEntries;
     return static_cast<size_t>((entries * static_cast<int64_t>(map_.heads.size()) + whole - 1) /
                                whole);
-  }
-
-  // Samples that are measured at most.
-  int64_t WorkFor(size_t num_heads, size_t num_exchanged) const {
-    int64_t work = 0;
-    for (size_t left = num_heads; left > 1;) {
-      work += RaceWork(left, samples_.size());
-      left -= DropsOf(left, options_);
-      if (left == num_exchanged) {
-        work += static_cast<int64_t>(samples_.size()) +
-                kMostExchanges *
-                    RaceWork(left * std::min(num_heads - left, kMostBack), samples_.size());
-      }
-    }
-    return work;
-  }
-
-  // Brings back heads that went too early: of two that do the same work the first to go costs
-  // nothing, and it may be the better one beside those that are left in the end.
-  Status Exchange(std::vector<size_t>& left, std::vector<size_t>& gone) {
-    HEADROOM_ASSIGN_OR_RETURN(double loss, LossOf(left, 0, samples_.size()));
-    for (int i = 0; i < kMostExchanges; ++i) {
-      const size_t num_in = std::min(gone.size(), kMostBack);
-      const size_t first_in = gone.size() - num_in;
-      const auto loss_of = [&](size_t index, size_t begin, size_t end) {
-        std::vector<size_t> dense = left;
-        dense[index / num_in] = gone[first_in + index % num_in];
-        return LossOf(dense, begin, end);
-      };
-      HEADROOM_ASSIGN_OR_RETURN(const auto raced,
-                                Race(left.size() * num_in, samples_.size(), loss_of));
-      if (raced.front().loss >= loss) {
-        break;
-      }
-      loss = raced.front().loss;
-      const size_t out = raced.front().index / num_in;
-      const size_t in = first_in + raced.front().index % num_in;
-      const size_t head = left[out];
-      left[out] = gone[in];
-      gone.erase(gone.begin() + static_cast<ptrdiff_t>(in));
-      gone.push_back(head);
-    }
-    return OkStatus();
-  }
-
-  static std::vector<size_t> Without(std::vector<size_t> heads, size_t index) {
-    heads.erase(heads.begin() + static_cast<ptrdiff_t>(index));
-    return heads;
   }
 
   static void SetType(engine::HeadEntry& head, HeadType type) {
@@ -351,14 +274,20 @@ class Search {
   int64_t total_ = 0;
 };
 
-// Prompts with a known answer and a question behind the context.
-std::vector<NeedlePrompt> Usable(const std::vector<NeedlePrompt>& prompts) {
+// Prompts with a known answer and a question behind the context, as many as may be held at once:
+// one at least.
+std::vector<NeedlePrompt> Usable(const std::vector<NeedlePrompt>& prompts, int64_t max_tokens) {
   std::vector<NeedlePrompt> usable;
+  int64_t longest = 0;
   for (const NeedlePrompt& prompt : prompts) {
     const bool has_answer =
         !prompt.is_text() ||
         (!prompt.candidates.empty() && !(prompt.lead.empty() && prompt.candidates.front().empty()));
     if (has_answer && prompt.split > 0 && static_cast<size_t>(prompt.split) < prompt.ids.size()) {
+      longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()));
+      if (!usable.empty() && longest * static_cast<int64_t>(usable.size() + 1) > max_tokens) {
+        break;
+      }
       usable.push_back(prompt);
     }
   }
@@ -373,7 +302,7 @@ StatusOr<std::vector<int32_t>> OrderDenseHeads(const EvalModel& model,
                                                EvalObserver& observer) {
   std::vector<int32_t> ranks(map.heads.size(), -1);
   const std::vector<size_t> tried = Tried(map, options);
-  const std::vector<NeedlePrompt> usable = Usable(prompts);
+  const std::vector<NeedlePrompt> usable = Usable(prompts, options.max_tokens);
   if (tried.size() < 2 || usable.empty()) {
     return ranks;
   }

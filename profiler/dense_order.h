@@ -1,11 +1,10 @@
 // In which order dense heads should be filled: by what each is worth to an answer.
 //
 // Probe scores say that a head looks at what is asked for; several heads look at it and few of them
-// matter. Backward elimination measures that: from the heads with the highest scores, all kept
-// whole, the one goes whose loss costs the answers least, again and again; with few left, those
-// that went are tried in their places once more. What is measured is how far greedy decoding is
-// from what the full cache answers when the question comes after the compression. Heads that are
-// left out hold the mandatory tokens only. Candidates race (race.h). One thread.
+// matter. Elimination (head_elimination.h) measures that, from the heads with the highest scores,
+// all kept whole while the others hold the mandatory tokens only. What is measured is the
+// likelihood of the code in what the full cache answers, and of the token before it, when the
+// question comes after the compression. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +22,10 @@ struct DenseOrderOptions {
   kernels::KvDType kv_dtype = kernels::KvDType::kF32;
   // Heads that are tried, the highest probe scores first; the others follow by score.
   int32_t num_heads = 40;
-  // While more than so many are left, two go at a time; four while more than twice as many are.
-  int32_t num_single = 12;
   // When as many are left as so small a cache holds whole, each may be exchanged for one that went.
   int64_t exchange_retention_ppm = 100'000;
+  // All prompts' full caches are held at once: no more of them than this.
+  int64_t max_tokens = 49'152;
   int32_t max_answer = 24;             // tokens that the full cache may take to say what was hidden
   std::vector<int32_t> eos_token_ids;  // end its answer
 };
@@ -34,7 +33,7 @@ struct DenseOrderOptions {
 // The fill ranks of `map`'s heads (HeadEntry::fill_rank): [heads], 0 is filled first, -1 was not
 // tried. All -1 where fewer than two heads are dense or no prompt has an answer to measure. Text
 // that the full cache does not answer is left out; where it answers none, the code is expected
-// behind its lead. `prompts` are short enough that all of them fit into memory at once.
+// behind its lead.
 StatusOr<std::vector<int32_t>> OrderDenseHeads(const EvalModel& model,
                                                const std::vector<NeedlePrompt>& prompts,
                                                const DenseOrderOptions& options,

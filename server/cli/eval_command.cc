@@ -288,8 +288,7 @@ void AddGridFlags(CLI::App* command, EvalFlags* flags) {
   command->get_option("--kv-dtype")
       ->description(
           "types of the KV cache: auto (cpu: bf16, ref: f32), f32, bf16, int8; the first one is "
-          "the "
-          "reference's");
+          "the reference's");
   command->get_option("--kv-min-prompt")
       ->description("shorter prompts keep everything (here 0 when not named)");
   command->get_option("--tsp-min-prompt")
