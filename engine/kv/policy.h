@@ -90,6 +90,8 @@ struct HeadPlan {
   int32_t safe_entries = 0;
   int32_t newest_entries = 0;
   int32_t punctuation_entries = 0;
+  // Layer pools: behind quotas, slots that are no punctuation come first among the safe ones.
+  bool content_first = false;
   bool competes = true;    // layer pools: else the head keeps safe_entries exactly
   float weight = 1.0f;     // layer pools: of the head's scores against those of others
   TypedDecode typed = {};  // without a ladder; read where the policy's PlanDecode says grow

@@ -115,14 +115,14 @@ void RetentionExecutor::MarkNewest(int32_t count) {
   HEADROOM_CHECK(count == 0);
 }
 
-void RetentionExecutor::MarkBestOf(TokenClass wanted, int32_t count, const ScoreColumns& scores,
+void RetentionExecutor::MarkBestOf(bool punctuation, int32_t count, const ScoreColumns& scores,
                                    std::span<const TokenClass> classes) {
   if (count == 0) {
     return;
   }
   skip_.assign(must_keep_.begin(), must_keep_.begin() + scores.num_columns);
   for (size_t slot = 0; slot < skip_.size(); ++slot) {
-    if (classes[slot] != wanted) {
+    if ((classes[slot] == TokenClass::kPunctuation) != punctuation) {
       skip_[slot] = 1;
     }
   }
@@ -136,6 +136,23 @@ void RetentionExecutor::MarkBestOf(TokenClass wanted, int32_t count, const Score
                        .out = winners_.data()});
   for (const int32_t slot : winners_) {
     must_keep_[static_cast<size_t>(slot)] = 1;
+  }
+}
+
+void RetentionExecutor::MarkContent(int32_t num_entries, const ScoreColumns& scores,
+                                    std::span<const TokenClass> classes) {
+  const auto num_must = std::count(must_keep_.begin(), must_keep_.end(), uint8_t{1});
+  int64_t num_content = 0;
+  for (size_t slot = 0; slot < classes.size(); ++slot) {
+    num_content += must_keep_[slot] == 0 && classes[slot] != TokenClass::kPunctuation ? 1 : 0;
+  }
+  if (num_content > num_entries - num_must) {
+    MarkBestOf(false, static_cast<int32_t>(std::max<int64_t>(0, num_entries - num_must)), scores,
+               classes);
+    return;
+  }
+  for (size_t slot = 0; slot < classes.size(); ++slot) {
+    must_keep_[slot] |= classes[slot] != TokenClass::kPunctuation ? 1 : 0;
   }
 }
 
@@ -153,7 +170,10 @@ void RetentionExecutor::SelectSafe(const HeadPlan& plan, int32_t num_slots, int3
     must_keep_[slot] |= classes[slot] == TokenClass::kSpecial ? 1 : 0;
   }
   MarkNewest(plan.newest_entries);
-  MarkBestOf(TokenClass::kPunctuation, plan.punctuation_entries, scores, classes);
+  MarkBestOf(true, plan.punctuation_entries, scores, classes);
+  if (plan.content_first) {
+    MarkContent(num_entries, scores, classes);
+  }
   const auto num_must =
       static_cast<int32_t>(std::count(must_keep_.begin(), must_keep_.end(), uint8_t{1}));
   Fill(num_slots, std::clamp(num_entries, num_must, num_slots), scores, kept);
@@ -276,7 +296,7 @@ void RetentionExecutor::SelectRows(const TspPlan& plan, int32_t num_slots,
                                    int32_t num_kv_heads, std::vector<int32_t>& rows) {
   MarkKept(num_slots, plan.sink_slots, plan.recent_slots, plan.keep_slots);
   const ScoreColumns sums = scores == nullptr ? ScoreColumns() : SumHeads(*scores, num_kv_heads);
-  MarkBestOf(TokenClass::kPunctuation, plan.punctuation_rows, sums, classes);
+  MarkBestOf(true, plan.punctuation_rows, sums, classes);
   Fill(num_slots, plan.num_rows, sums, rows);
 }
 

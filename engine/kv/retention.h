@@ -65,10 +65,14 @@ class RetentionExecutor {
   void SelectSafe(const HeadPlan& plan, int32_t num_slots, int32_t num_entries,
                   const ScoreColumns& scores, std::span<const TokenClass> classes,
                   std::vector<int32_t>& kept);
-  // Marks the `count` newest slots that are not marked, and the best so many of a class.
+  // Marks the `count` newest slots that are not marked, and the best so many that are punctuation
+  // or are not.
   void MarkNewest(int32_t count);
-  void MarkBestOf(TokenClass wanted, int32_t count, const ScoreColumns& scores,
+  void MarkBestOf(bool punctuation, int32_t count, const ScoreColumns& scores,
                   std::span<const TokenClass> classes);
+  // Marks slots that are no punctuation until `num_entries` are marked, the best first, or all.
+  void MarkContent(int32_t num_entries, const ScoreColumns& scores,
+                   std::span<const TokenClass> classes);
   // The scores of all heads times their weights; the scores themselves where all weigh 1.
   ScoreColumns Weigh(const LayerPlan& plan, const LayerScores& scores);
   // The heads' scores added up, in pooled_sum_ and raw_sum_.

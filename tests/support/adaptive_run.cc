@@ -25,6 +25,17 @@ engine::PromptInfo MakePrompt(int32_t num_tokens, uint64_t seed) {
           .classes = RandomClasses(num_tokens, seed)};
 }
 
+engine::PromptInfo MakeProse(int32_t num_tokens, uint64_t seed) {
+  const Philox random(seed, 79);
+  auto classes = std::make_shared<std::vector<engine::TokenClass>>();
+  for (int32_t i = 0; i < num_tokens; ++i) {
+    classes->push_back(random.Uniform(static_cast<uint64_t>(i)) < 0.25
+                           ? engine::TokenClass::kPunctuation
+                           : engine::TokenClass::kOther);
+  }
+  return {.num_tokens = num_tokens, .content_end = num_tokens, .classes = std::move(classes)};
+}
+
 Scores::Scores(uint64_t seed, int32_t num_tokens) : num_tokens_(num_tokens) {
   const Philox random(seed, 3);
   const int32_t count = kAdaptiveShape.num_layers * kAdaptiveShape.num_kv_heads * num_tokens;

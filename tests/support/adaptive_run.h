@@ -26,8 +26,10 @@ std::unique_ptr<engine::KvPolicy> MakePolicy(
     engine::HeadMap map, const std::string& prefer = "balanced",
     const engine::AdaptiveSettings& settings = kShortSettings);
 
-// Of random classes.
+// Of random classes: a tenth special, so that mandatory tokens take small budgets; or a fourth
+// punctuation and the rest content, as prose is.
 engine::PromptInfo MakePrompt(int32_t num_tokens, uint64_t seed);
+engine::PromptInfo MakeProse(int32_t num_tokens, uint64_t seed);
 
 // Scores of every (layer, head, position), drawn once: what a layer scores of them is the columns
 // of the rows that it sees.

@@ -2,8 +2,9 @@
 //
 // Every head keeps the mandatory tokens: sinks, special tokens, the last max(window, 16). Local and
 // punct heads get quotas that do not depend on rho. The rest is elastic: dense heads are filled in
-// order of their probe score up to the plan's dense share, and within a layer the best pairs of
-// head and slot, by weight times window score, get what the layer was given (adaptive_plan.h).
+// their order up to the plan's dense share, at small budgets with content before punctuation; the
+// others get some of the newest tokens, and within a layer the best pairs of head and slot, by
+// weight times window score, get what the layer was given (adaptive_plan.h).
 // Kept sets nest in rho at fixed tau. Under mode recovery every head gets what its type needs at
 // the map's theta instead, under both no more than that. TSP as in fastkv, but it also protects
 // what later heads are there for: special tokens, windows, punctuation.
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/kv/policies/adaptive_heads.h"
 #include "engine/kv/policies/adaptive_plan.h"
 #include "engine/kv/policies/adaptive_tokens.h"
 #include "engine/kv/policies/policies.h"
@@ -19,48 +21,16 @@
 namespace headroom::engine {
 namespace {
 
-// Below it a head does not rely on its type alone.
-constexpr int64_t kSureConfidencePpm = 800'000;
 // Held-out rows before the window, and how far below theta a head's mass on them may lie.
 constexpr int32_t kCheckRows = 32;
 constexpr int64_t kCheckSlackPpm = 30'000;
 // Dense heads without a rank stand behind those with one, by probe score.
 constexpr int64_t kUnranked = int64_t{1} << 40;
+// What dense heads get up to this retention is content: punctuation is a fourth of a prose prompt,
+// and where few heads can be whole one more of them is worth more (docs/adr/0006).
+constexpr int64_t kContentRetentionPpm = 100'000;
 // Where the map has no plan for a preference.
 constexpr int64_t kDefaultDenseSharePpm = 500'000;
-
-// A head that is not sure of a fixed type is held to be heavy.
-HeadType SpentType(const HeadEntry& head) {
-  const bool sure = !head.borderline && head.confidence_ppm >= kSureConfidencePpm;
-  return sure ? head.type : std::max(head.type, HeadType::kHeavy);
-}
-
-bool IsElastic(HeadType type) { return type == HeadType::kHeavy || type == HeadType::kDense; }
-
-// Entries of N tokens that the head's rung keeps.
-int64_t RungBudget(const HeadEntry& head, int64_t num_tokens) {
-  return std::min(num_tokens, head.budget_tokens + ScalePpm(head.budget_ppm, num_tokens));
-}
-
-// The last so many prompt positions that a local head keeps: its budget without the special tokens
-// and the punctuation that the profile counted in it.
-int32_t LocalWindow(const MapProfile& profile, const HeadEntry& head, int64_t num_tokens) {
-  if (SpentType(head) != HeadType::kLocal) {
-    return 0;
-  }
-  int64_t share = head.budget_ppm;
-  if (head.keeps_punctuation && profile.reference_tokens > 0) {
-    share -= profile.reference_punctuation * kPpm / profile.reference_tokens;
-  }
-  const int64_t tokens = std::max<int64_t>(0, head.budget_tokens - profile.reference_special);
-  const int64_t window = tokens + ScalePpm(std::max<int64_t>(0, share), num_tokens);
-  return static_cast<int32_t>(std::min(window > 0 ? window : head.window, num_tokens));
-}
-
-bool KeepsPunctuation(const HeadEntry& head) {
-  const HeadType type = SpentType(head);
-  return type == HeadType::kPunct || (type == HeadType::kLocal && head.keeps_punctuation);
-}
 
 class AdaptivePolicy final : public KvPolicy {
  public:
@@ -172,7 +142,7 @@ class AdaptivePolicy final : public KvPolicy {
         quotas.push_back(QuotaOf(entry, tokens, layer_slots[static_cast<size_t>(layer)],
                                  selected ? &selection : nullptr));
         heads.push_back(Describe(spec.mode, entry, quotas.back(), layer,
-                                 layer_slots[static_cast<size_t>(layer)], tokens));
+                                 layer_slots[static_cast<size_t>(layer)], tokens, selected));
       }
     }
     const AdaptiveSplit split = spec.mode == KvMode::kRecovery
@@ -187,7 +157,8 @@ class AdaptivePolicy final : public KvPolicy {
       plan.pool_entries = static_cast<int32_t>(split.contested[static_cast<size_t>(layer)]);
       for (int32_t head = 0; head < shape.num_kv_heads; ++head, ++index) {
         plan.heads.push_back(PlanHead(map_->head(layer, head), tokens, quotas[index],
-                                      split.quota[index], split.own[index], heads[index].room));
+                                      split.quota[index], split.own[index], heads[index]));
+        plan.heads.back().content_first = split.content_first[index] != 0;
         if (spec.decode == KvDecode::kTyped) {
           plan.heads.back().typed = TypedOf(map_->head(layer, head), prompt.num_tokens);
         }
@@ -252,7 +223,7 @@ class AdaptivePolicy final : public KvPolicy {
   }
 
   AdaptiveHead Describe(KvMode mode, const HeadEntry& entry, const HeadQuota& quota, int32_t layer,
-                        int64_t num_slots, const PromptTokens& tokens) const {
+                        int64_t num_slots, const PromptTokens& tokens, bool selected) const {
     const int64_t room = num_slots - tokens.num_mandatory();
     const int32_t num_tokens = tokens.num_tokens();
     const HeadType type = SpentType(entry);
@@ -262,6 +233,8 @@ class AdaptivePolicy final : public KvPolicy {
     head.dense = type == HeadType::kDense;
     head.room = room;
     head.floor = head.elastic ? std::min<int64_t>(settings_.floor_entries, room) : 0;
+    head.newest = std::min<int64_t>(settings_.newest_entries, head.floor);
+    head.content = selected ? room : tokens.NumContent(static_cast<int32_t>(head.newest));
     head.quota = head.elastic ? 0 : int64_t{quota.newest} + quota.punctuation;
     head.fill_order = entry.fill_rank >= 0 ? entry.fill_rank : kUnranked - entry.probe_ppm();
     head.demand = RungBudget(entry, num_tokens);
@@ -271,6 +244,7 @@ class AdaptivePolicy final : public KvPolicy {
       const int64_t need =
           head.elastic ? std::max<int64_t>(0, head.demand - mandatory) : head.quota;
       head.room = std::max(head.floor, std::min(room, need));
+      head.content = std::min(head.content, head.room);
     }
     return head;
   }
@@ -294,6 +268,7 @@ class AdaptivePolicy final : public KvPolicy {
       split.quota.push_back(head.elastic ? 0 : head.quota);
       split.own.push_back(head.elastic ? head.room : 0);
     }
+    split.content_first.assign(heads.size(), 0);
     split.contested.assign(static_cast<size_t>(num_layers), 0);
     return split;
   }
@@ -305,6 +280,8 @@ class AdaptivePolicy final : public KvPolicy {
     const auto make = [&](int32_t begin, int32_t end) {
       AdaptiveInput input;
       input.pool = PoolOf(shape, tokens, layer_slots, begin, end, entries);
+      input.content_pool = PoolOf(shape, tokens, layer_slots, begin, end,
+                                  ScalePpm(kContentRetentionPpm, prompt.num_tokens));
       input.local_share_ppm = spec.options.local_share_ppm.value_or(spend_.local_share_ppm);
       input.layers_by_demand = spend_.layers_by_demand;
       if (spec.options.dense_share_ppm.has_value()) {
@@ -331,6 +308,8 @@ class AdaptivePolicy final : public KvPolicy {
       const AdaptiveSplit of_layer = SplitPool(input);
       split.quota.insert(split.quota.end(), of_layer.quota.begin(), of_layer.quota.end());
       split.own.insert(split.own.end(), of_layer.own.begin(), of_layer.own.end());
+      split.content_first.insert(split.content_first.end(), of_layer.content_first.begin(),
+                                 of_layer.content_first.end());
       split.contested.push_back(of_layer.contested.back());
       split.overran |= of_layer.overran;
     }
@@ -338,19 +317,24 @@ class AdaptivePolicy final : public KvPolicy {
   }
 
   static HeadPlan PlanHead(const HeadEntry& entry, const PromptTokens& tokens,
-                           const HeadQuota& quota, int64_t granted, int64_t own, int64_t room) {
+                           const HeadQuota& quota, int64_t granted, int64_t own,
+                           const AdaptiveHead& head) {
     HeadPlan plan;
     plan.sink_slots = tokens.sink_tokens();
     plan.recent_slots = tokens.recent_tokens();
     plan.keep_special = true;
     plan.score = ScoreKind::kWindow;
-    // The newest first: a quota that is cut drops punctuation, then the window's far end.
-    plan.newest_entries = static_cast<int32_t>(std::min<int64_t>(granted, quota.newest));
-    plan.punctuation_entries = static_cast<int32_t>(granted) - plan.newest_entries;
+    if (head.elastic) {
+      plan.newest_entries = static_cast<int32_t>(std::min(own, head.newest));
+    } else {
+      // The newest first: a quota that is cut drops punctuation, then the window's far end.
+      plan.newest_entries = static_cast<int32_t>(std::min<int64_t>(granted, quota.newest));
+      plan.punctuation_entries = static_cast<int32_t>(granted) - plan.newest_entries;
+    }
     plan.safe_entries = static_cast<int32_t>(tokens.num_mandatory() + granted + own);
-    plan.competes = IsElastic(SpentType(entry));
-    plan.num_entries =
-        plan.competes ? static_cast<int32_t>(tokens.num_mandatory() + room) : plan.safe_entries;
+    plan.competes = head.elastic;
+    plan.num_entries = plan.competes ? static_cast<int32_t>(tokens.num_mandatory() + head.room)
+                                     : plan.safe_entries;
     plan.weight = static_cast<float>(entry.weight_ppm) / static_cast<float>(kPpm);
     return plan;
   }

@@ -53,7 +53,7 @@ struct Totals {
 Totals TotalsOf(const std::vector<AdaptiveHead>& heads) {
   Totals totals;
   for (const AdaptiveHead& head : heads) {
-    HEADROOM_CHECK(head.floor <= head.room && head.quota <= head.room);
+    HEADROOM_CHECK(head.floor <= head.room && head.quota <= head.room && head.content <= head.room);
     totals.room += head.room;
     totals.elastic_room += head.elastic ? head.room : 0;
     totals.dense_room += head.elastic && head.dense ? head.room : 0;
@@ -79,8 +79,8 @@ Parts PartsOf(const Totals& totals, int64_t wanted_pool, int64_t local_share_ppm
   return parts;
 }
 
-// Entries of the dense heads, out of `elastic` ones.
-int64_t DenseTarget(const AdaptiveInput& input, const Totals& totals, int64_t elastic) {
+// The dense share of `elastic` entries.
+int64_t DenseShare(const AdaptiveInput& input, const Totals& totals, int64_t elastic) {
   int64_t last_elastic = 0;
   int64_t last_dense = 0;
   for (size_t i = 0; i < input.points.size(); ++i) {
@@ -102,8 +102,16 @@ int64_t DenseTarget(const AdaptiveInput& input, const Totals& totals, int64_t el
   return std::clamp(wanted, last_dense, last_dense + elastic - last_elastic);
 }
 
-// Whole heads in their order, the last one as far as `part` goes.
-void FillDense(const std::vector<AdaptiveHead>& heads, int64_t part, std::vector<int64_t>& own) {
+// Entries of the dense heads where the pool is so large.
+int64_t DensePart(const AdaptiveInput& input, const Totals& totals, int64_t pool) {
+  const Parts parts = PartsOf(totals, pool, input.local_share_ppm);
+  return std::min(DenseShare(input, totals, parts.elastic), totals.dense_room);
+}
+
+// Dense heads in their order, the last one as far as `part` goes: those that `content_part` reaches
+// get their content, then all are made whole.
+void FillDense(const std::vector<AdaptiveHead>& heads, int64_t content_part, int64_t part,
+               AdaptiveSplit& split) {
   std::vector<size_t> order;
   for (size_t i = 0; i < heads.size(); ++i) {
     if (heads[i].elastic && heads[i].dense) {
@@ -113,9 +121,18 @@ void FillDense(const std::vector<AdaptiveHead>& heads, int64_t part, std::vector
   std::stable_sort(order.begin(), order.end(), [&heads](size_t a, size_t b) {
     return heads[a].fill_order < heads[b].fill_order;
   });
+  int64_t left = content_part;
   for (const size_t i : order) {
-    const int64_t more = std::min(part, heads[i].room);
-    own[i] += more;
+    split.content_first[i] = left > 0 ? 1 : 0;
+    const int64_t most = std::min(left, heads[i].content);
+    const int64_t more = std::min(part, most);
+    split.own[i] += more;
+    left -= most;
+    part -= more;
+  }
+  for (const size_t i : order) {
+    const int64_t more = std::min(part, heads[i].room - split.own[i]);
+    split.own[i] += more;
     part -= more;
   }
   HEADROOM_CHECK(part == 0);
@@ -187,7 +204,7 @@ AdaptiveSplit SplitPool(const AdaptiveInput& input) {
   HEADROOM_CHECK(!input.points.empty());
   const Totals totals = TotalsOf(input.heads);
   const Parts parts = PartsOf(totals, input.pool, input.local_share_ppm);
-  const int64_t dense = std::min(DenseTarget(input, totals, parts.elastic), totals.dense_room);
+  const int64_t dense = DensePart(input, totals, input.pool);
 
   std::vector<Claim> quotas;
   std::vector<Claim> spare;
@@ -199,7 +216,8 @@ AdaptiveSplit SplitPool(const AdaptiveInput& input) {
   }
   split.quota = TakeInOrder(quotas, parts.quotas);
   split.own = TakeInOrder(spare, parts.spare);
-  FillDense(input.heads, dense, split.own);
+  split.content_first.assign(input.heads.size(), 0);
+  FillDense(input.heads, DensePart(input, totals, input.content_pool), dense, split);
   const int64_t rest = FillFloors(input.heads, parts.elastic - dense, split.own);
   split.contested = SplitContested(input, split.own, rest);
   split.overran = input.pool < 0;

@@ -17,7 +17,9 @@ struct AdaptiveHead {
   bool elastic = false;    // heavy or dense; else it has quotas alone
   bool dense = false;      // elastic
   int64_t room = 0;        // entries that the mandatory ones leave of its slots
+  int64_t content = 0;     // dense: of its room what it holds before punctuation; at most `room`
   int64_t floor = 0;       // elastic: what it has before heads compete; at most `room`
+  int64_t newest = 0;      // elastic: of the floor those that are the newest, not the best
   int64_t quota = 0;       // fixed: windows and punctuation; at most `room`
   int64_t fill_order = 0;  // dense heads are filled in its order, the lowest first
   int64_t demand = 0;      // elastic: entries that its type needs, where layers share by demand
@@ -37,23 +39,30 @@ struct AdaptiveInput {
   // points it goes from one to the other in a straight line, cut so that neither it nor the rest
   // ever shrinks. Beyond the ends the nearest share holds.
   std::vector<AdaptivePoint> points;
+  // A pool, of this split as well, whose dense part goes to the content of dense heads alone, one
+  // after the other; 0: dense heads are filled whole from the first.
+  int64_t content_pool = 0;
   bool layers_by_demand = false;  // contested entries go to layers by demand, else by elastic heads
 };
 
 struct AdaptiveSplit {
-  std::vector<int64_t> quota;      // [heads], of AdaptiveHead::quota
-  std::vector<int64_t> own;        // [heads], by the head's own scores
+  std::vector<int64_t> quota;  // [heads], of AdaptiveHead::quota
+  std::vector<int64_t> own;    // [heads], the head's alone
+  // [heads], not 0: of its own entries content comes before punctuation. The same at every pool.
+  std::vector<uint8_t> content_first;
   std::vector<int64_t> contested;  // [last layer + 1], to the best pairs of head and slot
   bool overran = false;            // the mandatory entries alone were more than the pool
 };
 
 // The sum of all that is given is the pool, at least nothing and capped by the rooms.
 //  1. Quotas, at most local_share of the pool, by relative rank. 2. Of the rest, the dense share
-// fills dense heads whole, one after the other. 3. Elastic heads that have less than their floor
+// fills dense heads, one after the other: first with content alone, up to the dense part of
+// content_pool, then those and the others whole. 3. Elastic heads that have less than their floor
 // get up to it in turn. 4. What is left is contested, layer by layer, by all elastic heads. What
 // elastic heads cannot hold completes quotas, then goes to fixed heads in turn.
 // Floors come behind the dense share: where a pool is small, the floors of all heads would leave
-// nothing to fill the few heads with that fetch from far back (docs/profiling.md has the numbers).
+// nothing to fill the few heads with that fetch from far back; content comes first for the same
+// reason (docs/adr/0004, 0006).
 AdaptiveSplit SplitPool(const AdaptiveInput& input);
 
 // One of several that share a list: its item k (from 1 to `limit`) stands at k / weight.

@@ -27,6 +27,11 @@ PromptTokens::PromptTokens(const PromptInfo& prompt, int32_t sinks, int32_t rece
   std::reverse(special_.begin(), special_.end());
 }
 
+int32_t PromptTokens::NumContent(int32_t num_newest) const {
+  const auto tail = std::lower_bound(free_.begin(), free_.end(), num_newest) - free_.begin();
+  return free_.back() - punctuation_.back() + punctuation_[static_cast<size_t>(tail)];
+}
+
 TspPlan ProtectRows(const PromptTokens& tokens, int64_t num_rows, const LaterHeads& later) {
   TspPlan plan;
   plan.sink_slots = tokens.sink_tokens();

@@ -27,6 +27,8 @@ class PromptTokens {
   // Of the last `tail` tokens those that are not mandatory, and those of them that are punctuation.
   int32_t NumFree(int32_t tail) const { return free_[static_cast<size_t>(tail)]; }
   int32_t NumPunctuation(int32_t tail) const { return punctuation_[static_cast<size_t>(tail)]; }
+  // How many of the tokens that are not mandatory are no punctuation, or among the newest so many.
+  int32_t NumContent(int32_t num_newest) const;
 
  private:
   int32_t sinks_ = 0;

@@ -43,8 +43,9 @@ std::unique_ptr<KvPolicy> MakeFastGenPolicy();
 // The head map spends FastKV's budgets; not in the registry until a map is loaded. `prefer` names
 // one of the map's plans; without it half of the elastic pool goes to dense heads, none to quotas.
 struct AdaptiveSettings {
-  int32_t recent_tokens = 16;  // mandatory at the end, where the window is shorter
-  int32_t floor_entries = 32;  // that heavy and dense heads get first
+  int32_t recent_tokens = 16;   // mandatory at the end, where the window is shorter
+  int32_t floor_entries = 32;   // that heavy and dense heads get before they compete
+  int32_t newest_entries = 32;  // of a floor so many are the newest, any others the best by score
 };
 std::unique_ptr<KvPolicy> MakeAdaptivePolicy(std::shared_ptr<const HeadMap> map,
                                              const std::string& prefer,

@@ -94,6 +94,7 @@ AdaptiveInput RandomInput(uint64_t seed) {
       head.room = room;
       head.floor = head.elastic ? std::min(floor, room) : 0;
       head.quota = head.elastic ? 0 : below(room + 1);
+      head.content = below(room + 1);
       head.fill_order = below(4);
       head.demand = below(9);
       input.heads.push_back(head);
@@ -101,6 +102,7 @@ AdaptiveInput RandomInput(uint64_t seed) {
   }
   input.local_share_ppm = below(3) == 0 ? 0 : below(500'001);
   input.layers_by_demand = below(2) == 0;
+  input.content_pool = below(3) == 0 ? 0 : below(60);
   int64_t pool = 0;
   for (int64_t i = 0, count = 1 + below(3); i < count; ++i) {
     pool += below(40);
@@ -122,6 +124,8 @@ struct Given {
   std::vector<int64_t> heads;
   std::vector<int64_t> quotas;
   std::vector<int64_t> layers;
+  std::vector<uint8_t> content_first = {};
+  int64_t dense = 0;  // what all dense heads got by their order
   bool operator==(const Given&) const = default;
 };
 
@@ -130,6 +134,7 @@ Given GivenBy(const AdaptiveSplit& split) {
   for (size_t i = 0; i < given.heads.size(); ++i) {
     given.heads[i] += split.quota[i];
   }
+  given.content_first = split.content_first;
   return given;
 }
 
@@ -176,21 +181,55 @@ Given SplitSlowly(const AdaptiveInput& input) {
   int64_t elastic = std::min(left, elastic_room);
   left -= elastic;
 
-  // Dense heads whole, in their order, up to the share.
-  int64_t dense = input.points.front().dense_share_ppm * elastic / kPpm;
-  for (; dense > 0; --dense) {
+  // Dense heads in their order, up to the share: first the content of those that the share of the
+  // content pool reaches, then whole.
+  int64_t content = 0;
+  if (input.content_pool > 0) {
+    AdaptiveInput alone = input;
+    alone.pool = input.content_pool;
+    alone.content_pool = 0;
+    content = SplitSlowly(alone).dense;
+  }
+  std::vector<int64_t> first(heads.size(), 0);  // entries of the content pool
+  given.content_first.assign(heads.size(), 0);
+  const auto next_dense = [&](auto&& has_room) {
     size_t best = heads.size();
     for (size_t i = 0; i < heads.size(); ++i) {
-      if (heads[i].dense && given.heads[i] < heads[i].room &&
+      if (heads[i].dense && has_room(i) &&
           (best == heads.size() || heads[i].fill_order < heads[best].fill_order)) {
         best = i;
       }
     }
-    if (best == heads.size()) {
+    return best;
+  };
+  for (int64_t left_of_it = content; left_of_it > 0; --left_of_it) {
+    const size_t i = next_dense([&](size_t head) {
+      return given.content_first[head] == 0 || first[head] < heads[head].content;
+    });
+    if (i == heads.size()) {
       break;
     }
-    ++given.heads[best];
-    --elastic;
+    given.content_first[i] = 1;
+    if (heads[i].content == 0) {
+      ++left_of_it;
+      continue;
+    }
+    ++first[i];
+  }
+  int64_t dense = input.points.front().dense_share_ppm * elastic / kPpm;
+  for (const bool whole : {false, true}) {
+    while (dense > 0) {
+      const size_t i = next_dense([&](size_t head) {
+        return given.heads[head] < (whole ? heads[head].room : first[head]);
+      });
+      if (i == heads.size()) {
+        break;
+      }
+      ++given.heads[i];
+      ++given.dense;
+      --elastic;
+      --dense;
+    }
   }
 
   // Floors, one entry a round.
@@ -254,6 +293,8 @@ TEST(SplitPoolTest, EqualsTheRulesCarriedOutEntryByEntry) {
       ASSERT_EQ(GivenBy(split).heads, wanted.heads) << "seed " << seed << ", pool " << input.pool;
       ASSERT_EQ(split.quota, wanted.quotas) << "seed " << seed << ", pool " << input.pool;
       ASSERT_EQ(split.contested, wanted.layers) << "seed " << seed << ", pool " << input.pool;
+      ASSERT_EQ(split.content_first, wanted.content_first)
+          << "seed " << seed << ", pool " << input.pool;
     }
   }
 }
@@ -346,6 +387,36 @@ TEST(SplitPoolTest, FillsDenseHeadsWholeInTheirOrder) {
   input.pool = 100;
   EXPECT_EQ(SplitPool(input).own, (std::vector<int64_t>{30, 0, 50, 0}));
   EXPECT_EQ(SplitPool(input).contested, (std::vector<int64_t>{10, 10}));  // two heads in each
+}
+
+// 80 dense entries at the content pool: the content of the first two heads and half of the third's.
+TEST(SplitPoolTest, FillsTheContentOfDenseHeadsUpToTheContentPoolThenWhole) {
+  AdaptiveInput input;
+  for (int32_t layer = 0; layer < 4; ++layer) {
+    input.heads.push_back({.layer = layer,
+                           .elastic = true,
+                           .dense = true,
+                           .room = 50,
+                           .content = 32,
+                           .fill_order = layer});
+  }
+  input.points = {{.pool = 0, .dense_share_ppm = 800'000}};
+  input.content_pool = 100;
+  const auto own = [&input](int64_t pool) {
+    input.pool = pool;
+    const AdaptiveSplit split = SplitPool(input);
+    EXPECT_EQ(split.content_first, (std::vector<uint8_t>{1, 1, 1, 0})) << pool;
+    return split.own;
+  };
+  EXPECT_EQ(own(50), (std::vector<int64_t>{32, 8, 0, 0}));
+  EXPECT_EQ(own(100), (std::vector<int64_t>{32, 32, 16, 0}));
+  EXPECT_EQ(own(125), (std::vector<int64_t>{50, 34, 16, 0}));
+  EXPECT_EQ(own(150), (std::vector<int64_t>{50, 50, 20, 0}));
+  EXPECT_EQ(own(200), (std::vector<int64_t>{50, 50, 50, 10}));
+  input.content_pool = 0;
+  input.pool = 100;
+  EXPECT_EQ(SplitPool(input).own, (std::vector<int64_t>{50, 30, 0, 0}));
+  EXPECT_EQ(SplitPool(input).content_first, (std::vector<uint8_t>{0, 0, 0, 0}));
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ using testing::kShortSettings;
 using testing::MakeKvSpec;
 using testing::MakePolicy;
 using testing::MakePrompt;
+using testing::MakeProse;
 using testing::MakeTestMap;
 using testing::MakeUniformMap;
 using testing::NumEntries;
@@ -70,9 +71,13 @@ std::vector<Slots> SelectSlowly(const LayerPlan& plan, const std::vector<TokenCl
         punctuation -= slots.insert(slot).second ? 1 : 0;
       }
     }
-    for (const int32_t slot : order) {
-      if (static_cast<int32_t>(slots.size()) < of.safe_entries) {
-        slots.insert(slot);
+    for (const bool content : {true, false}) {
+      for (const int32_t slot : order) {
+        const bool counts = !of.content_first || !content ||
+                            classes[static_cast<size_t>(slot)] != TokenClass::kPunctuation;
+        if (counts && static_cast<int32_t>(slots.size()) < of.safe_entries) {
+          slots.insert(slot);
+        }
       }
     }
     left -= static_cast<int32_t>(slots.size());
@@ -100,11 +105,14 @@ std::vector<Slots> SelectSlowly(const LayerPlan& plan, const std::vector<TokenCl
 }
 
 TEST(AdaptivePolicyTest, KeepsWhatAListOfThePlanSortedByHandKeeps) {
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    const std::unique_ptr<KvPolicy> policy = MakePolicy(MakeTestMap(6, 3, seed));
-    const PromptInfo prompt = MakePrompt(kTokens - static_cast<int32_t>(seed), seed);
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const std::unique_ptr<KvPolicy> policy =
+        MakePolicy(MakeTestMap(6, 3, seed), seed % 3 == 0 ? "answers" : "balanced");
+    const auto num_tokens = kTokens - static_cast<int32_t>(seed);
+    const PromptInfo prompt =
+        seed % 4 < 2 ? MakePrompt(num_tokens, seed) : MakeProse(num_tokens, seed);
     const Scores scores(seed, kTokens);
-    const KvPolicySpec spec = MakeKvSpec("adaptive", 150'000 + static_cast<int64_t>(seed) * 20'000,
+    const KvPolicySpec spec = MakeKvSpec("adaptive", 60'000 + static_cast<int64_t>(seed) * 20'000,
                                          seed % 2 == 0 ? kPpm : 450'000);
     const Prefilled run = RunPolicy(*policy, spec, prompt, scores);
     for (int32_t layer = 0; layer < kShape.num_layers; ++layer) {
@@ -126,28 +134,32 @@ TEST(AdaptivePolicyTest, KeepsWhatAListOfThePlanSortedByHandKeeps) {
   }
 }
 
+void ExpectNested(const KvPolicy& policy, const PromptInfo& prompt, KvScope scope, int64_t tau) {
+  const Scores scores(5, prompt.num_tokens);
+  KeptSets last;
+  for (int64_t rho = 5'000; rho <= kPpm; rho += 5'000) {
+    KvPolicySpec spec = MakeKvSpec("adaptive", rho, tau);
+    spec.scope = scope;
+    const KeptSets kept = RunPolicy(policy, spec, prompt, scores).kept;
+    for (size_t layer = 0; layer < last.size(); ++layer) {
+      for (size_t head = 0; head < last[layer].size(); ++head) {
+        ASSERT_TRUE(IsSubset(last[layer][head], kept[layer][head]))
+            << "tau " << tau << " rho " << rho << " layer " << layer << " head " << head;
+      }
+    }
+    last = kept;
+  }
+}
+
 // Ratios of both scopes and all plans, with and without TSP: a larger budget keeps all that a
 // smaller one keeps.
 TEST(AdaptivePolicyTest, KeptSetsNestInTheRetentionAtFixedTau) {
   for (const int64_t tau : {kPpm, int64_t{500'000}, int64_t{300'000}}) {
     for (const KvScope scope : {KvScope::kModel, KvScope::kLayer}) {
       for (const char* prefer : {"balanced", "answers", "no plan"}) {
-        const std::unique_ptr<KvPolicy> policy = MakePolicy(MakeTestMap(6, 3, 8), prefer);
-        const PromptInfo prompt = MakePrompt(kTokens, 2);
-        const Scores scores(5, kTokens);
-        KeptSets last;
-        for (int64_t rho = 5'000; rho <= kPpm; rho += 5'000) {
-          KvPolicySpec spec = MakeKvSpec("adaptive", rho, tau);
-          spec.scope = scope;
-          const KeptSets kept = RunPolicy(*policy, spec, prompt, scores).kept;
-          for (size_t layer = 0; layer < last.size(); ++layer) {
-            for (size_t head = 0; head < last[layer].size(); ++head) {
-              ASSERT_TRUE(IsSubset(last[layer][head], kept[layer][head]))
-                  << "tau " << tau << " rho " << rho << " layer " << layer << " head " << head
-                  << " plan " << prefer;
-            }
-          }
-          last = kept;
+        for (const PromptInfo& prompt : {MakePrompt(kTokens, 2), MakeProse(kTokens, 2)}) {
+          ExpectNested(*MakePolicy(MakeTestMap(6, 3, 8), prefer), prompt, scope, tau);
+          ASSERT_FALSE(HasFailure()) << "plan " << prefer;
         }
       }
     }
@@ -246,11 +258,12 @@ TEST(AdaptivePolicyTest, AUniformMapKeepsExactlyTheSetsOfFastkv) {
         spec.scope = scope;
         spec.sink_tokens = 1;
         // Floors beat budgets: this one is the budget.
-        const std::unique_ptr<KvPolicy> floored = MakePolicy(
-            MakeUniformMap(6, 3), "",
-            {.recent_tokens = 0,
-             .floor_entries = std::max<int32_t>(
-                 0, static_cast<int32_t>(ScalePpm(rho, kTokens)) - spec.window - 3 - 1)});
+        const std::unique_ptr<KvPolicy> floored =
+            MakePolicy(MakeUniformMap(6, 3), "",
+                       {.recent_tokens = 0,
+                        .floor_entries = std::max<int32_t>(
+                            0, static_cast<int32_t>(ScalePpm(rho, kTokens)) - spec.window - 3 - 1),
+                        .newest_entries = 0});
         KvPolicySpec fast = MakeKvSpec("fastkv", rho, tau);
         fast.sink_tokens = 1;
         const Prefilled wanted = RunPolicy(*registry.Find("fastkv"), fast, prompt, scores);
@@ -259,6 +272,65 @@ TEST(AdaptivePolicyTest, AUniformMapKeepsExactlyTheSetsOfFastkv) {
         EXPECT_EQ(got.kept, wanted.kept) << "rho " << rho << " tau " << tau;
       }
     }
+  }
+}
+
+// The same with floors of the newest tokens: sinks and a window.
+TEST(AdaptivePolicyTest, AUniformMapOfNewestFloorsKeepsExactlyTheSetsOfStreaming) {
+  const KvPolicyRegistry registry;
+  const Scores scores(11, kTokens);
+  const PromptInfo prompt = {.num_tokens = kTokens, .content_end = kTokens};
+  for (const int64_t rho : {40'000, 100'000, 250'000, 600'000}) {
+    KvPolicySpec spec = MakeKvSpec("adaptive", rho, kPpm);
+    const std::unique_ptr<KvPolicy> floored =
+        MakePolicy(MakeUniformMap(6, 3), "",
+                   {.recent_tokens = 0, .floor_entries = kTokens, .newest_entries = kTokens});
+    KvPolicySpec streaming = MakeKvSpec("streaming", rho, kPpm);
+    streaming.sink_tokens = spec.sink_tokens;
+    const Prefilled wanted = RunPolicy(*registry.Find("streaming"), streaming, prompt, scores);
+    EXPECT_EQ(RunPolicy(*floored, spec, prompt, scores).kept, wanted.kept) << "rho " << rho;
+  }
+}
+
+// 100 tokens of 1,000 a head; share 1 of what the mandatory ones leave is (100 - 10) * 18 = 1,620
+// entries: the content of the first two dense heads and a part of the third's. At .2 there are
+// 3,420, which make the first three whole.
+TEST(AdaptivePolicyTest, DenseHeadsHoldContentBeforePunctuationAtATenth) {
+  HeadMap map = MakeUniformMap(6, 3);
+  const std::vector<size_t> order = {7, 2, 16, 11};
+  for (size_t rank = 0; rank < order.size(); ++rank) {
+    map.heads[order[rank]].type = HeadType::kDense;
+    map.heads[order[rank]].fill_rank = static_cast<int32_t>(rank);
+  }
+  const PromptInfo prompt = MakeProse(1000, 3);
+  const Scores scores(4, 1000);
+  const auto content = [&](const Slots& kept) {
+    return std::count_if(kept.begin(), kept.end(), [&](int32_t position) {
+      return (*prompt.classes)[static_cast<size_t>(position)] != TokenClass::kPunctuation;
+    });
+  };
+  const int64_t all_content = content(AllRows(1000));
+  const std::unique_ptr<KvPolicy> policy = MakePolicy(map);
+  KvPolicySpec spec = MakeKvSpec("adaptive", 100'000, kPpm);
+  spec.options.dense_share_ppm = kPpm;
+  const KeptSets tenth = RunPolicy(*policy, spec, prompt, scores).kept;
+  for (const size_t rank : {0, 1}) {
+    const Slots& kept = tenth[order[rank] / 3][order[rank] % 3];
+    EXPECT_EQ(content(kept), all_content);
+    // Of punctuation only what is mandatory or among the newest of its floor.
+    for (const int32_t position : kept) {
+      EXPECT_TRUE((*prompt.classes)[static_cast<size_t>(position)] != TokenClass::kPunctuation ||
+                  position < spec.sink_tokens || position >= 1000 - 6 - 2)
+          << position;
+    }
+  }
+  const Slots& third = tenth[order[2] / 3][order[2] % 3];
+  EXPECT_LT(content(third), all_content);
+  EXPECT_GT(content(third), 50);
+  spec.retention_ppm = 200'000;
+  const KeptSets fifth = RunPolicy(*policy, spec, prompt, scores).kept;
+  for (const size_t rank : {0, 1, 2}) {
+    EXPECT_EQ(fifth[order[rank] / 3][order[rank] % 3].size(), 1000U) << rank;
   }
 }
 
