@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 
@@ -96,31 +98,33 @@ TspChoice ChooseTspLayer(const std::vector<int64_t>& overlap_ppm,
 }
 
 void ChooseByLoss(int64_t full_seen_ppm, const TspOptions& options, TspChoice* choice) {
+  std::vector<const TspCandidate*> validated;
   int64_t least_loss = std::numeric_limits<int64_t>::max();
   for (const TspCandidate& candidate : choice->candidates) {
     if (candidate.validated) {
+      validated.push_back(&candidate);
       least_loss = std::min(least_loss, candidate.delta_nll_ppm);
     }
   }
-  const TspCandidate* best = nullptr;
-  for (const TspCandidate& candidate : choice->candidates) {
-    if (!candidate.validated) {
-      continue;
-    }
-    // Without a share there is nothing to lose: the full cache itself answered none.
-    const bool answers = full_seen_ppm <= 0 || candidate.seen_ppm < 0 ||
-                         candidate.seen_ppm * kPpm >= full_seen_ppm * options.seen_share_ppm;
-    if (answers && candidate.delta_nll_ppm <= least_loss + options.delta_nll_tolerance_ppm) {
-      choice->layer = candidate.layer;
-      return;
-    }
-    if (best == nullptr || candidate.seen_ppm > best->seen_ppm ||
-        (candidate.seen_ppm == best->seen_ppm && candidate.delta_nll_ppm < best->delta_nll_ppm)) {
-      best = &candidate;
+  for (const int64_t most_above : {options.most_above_ppm, kPpm}) {
+    for (const TspCandidate* candidate : validated) {
+      // Without a share there is nothing to lose: the full cache itself answered none.
+      const bool answers = full_seen_ppm <= 0 || candidate->seen_ppm < 0 ||
+                           candidate->seen_ppm * kPpm >= full_seen_ppm * options.seen_share_ppm;
+      if (answers && candidate->probe_above_ppm <= most_above &&
+          candidate->delta_nll_ppm <= least_loss + options.delta_nll_tolerance_ppm) {
+        choice->layer = candidate->layer;
+        return;
+      }
     }
   }
-  if (best != nullptr) {
-    choice->layer = best->layer;
+  const auto best = std::max_element(validated.begin(), validated.end(),
+                                     [](const TspCandidate* a, const TspCandidate* b) {
+                                       return std::pair(a->seen_ppm, -a->delta_nll_ppm) <
+                                              std::pair(b->seen_ppm, -b->delta_nll_ppm);
+                                     });
+  if (best != validated.end()) {
+    choice->layer = (*best)->layer;
   }
 }
 

@@ -13,6 +13,7 @@ struct TspOptions {
   int64_t tsp_ppm = 200'000;          // tau that candidates are judged at
   int64_t frozen_ppm = 900'000;       // overlap of top tokens from which on they count as frozen
   int64_t probe_above_ppm = 100'000;  // probe score that may lie above the layer
+  int64_t most_above_ppm = 500'000;   // validated: probe score above the layer, where others do
   int64_t seen_share_ppm = 950'000;   // validated: answers, as a share of the full cache's
   int64_t delta_nll_tolerance_ppm = 100'000;  // validated: loss above the best candidate's
 };
@@ -31,8 +32,10 @@ engine::TspChoice ChooseTspLayer(const std::vector<int64_t>& overlap_ppm,
 
 // The choice once candidates are validated: the smallest layer that answers enough seen needles of
 // what the full cache does (`full_seen_ppm`; -1: no needles were asked) at a loss within the
-// tolerance. When none does, the one with the most answers, then the least loss, stays the choice.
-// Candidates that were not validated are passed over; without any the choice stays as it is.
+// tolerance, first of those with most of the probe score at or below them: what few held-out
+// questions do not need from above others may. When none does, the one with the most answers, then
+// the least loss, stays the choice. Candidates that were not validated are passed over; without any
+// the choice stays as it is.
 void ChooseByLoss(int64_t full_seen_ppm, const TspOptions& options, engine::TspChoice* choice);
 
 }  // namespace headroom::profiler

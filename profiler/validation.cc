@@ -213,8 +213,12 @@ class Validator {
             const ValidationOptions& options, EvalObserver& observer, HeadMap& map)
       : options_(options),
         tsp_layer_(model.shape.tsp_layer),
+        choice_(options.choice),
         meter_(model, material, observer),
         map_(map) {
+    if (!material.made_tasks) {
+      choice_.share_answers = 0.0;  // questions of the user's own kind say what they need
+    }
     map_.validation = {};
     map_.validation.documents = static_cast<int32_t>(material.documents.size());
     for (const NeedleTask& task : material.tasks) {
@@ -342,7 +346,7 @@ class Validator {
   void SetPlans() {
     map_.spend.clear();
     for (const char* prefer : {"answers", kBalanced, "fluency"}) {
-      map_.spend.push_back(ChooseSpend(prefer, splits_, options_.choice));
+      map_.spend.push_back(ChooseSpend(prefer, splits_, choice_));
     }
   }
 
@@ -419,6 +423,7 @@ class Validator {
 
   const ValidationOptions& options_;
   const int32_t tsp_layer_;
+  SpendChoiceOptions choice_;
   Meter meter_;
   HeadMap& map_;
   Measured full_;

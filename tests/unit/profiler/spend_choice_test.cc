@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace headroom::profiler {
 namespace {
 
@@ -29,6 +32,19 @@ TEST(WorthOfTest, MoreAnswersThanTheFullCacheGivesAreWorthNoMore) {
                    WorthOf("answers", Split(1, 0, 0.0, 1.3, 1.0), {}));
   EXPECT_LT(WorthOf("answers", Split(1, 0, 0.0, 1.3, 0.9), {}),
             WorthOf("answers", Split(1, 0, 0.0, 1.0, 1.0), {}));
+}
+
+// Both answer all that was held out: what the share is worth decides, and fluency pays nothing.
+TEST(WorthOfTest, TheDenseShareCountsForSomeAnswers) {
+  const std::vector<SplitResult> splits = {Split(100'000, 800'000, 0.10, 1, 1),
+                                           Split(100'000, 1'000'000, 0.25, 1, 1)};
+  EXPECT_DOUBLE_EQ(WorthOf("answers", splits[0], {}), 10.0 * 1.08 - 0.10);
+  EXPECT_DOUBLE_EQ(WorthOf("answers", splits[1], {}), 10.0 * 1.1 - 0.25);
+  EXPECT_EQ(ChooseSpend("answers", splits, {}).points[0].dense_share_ppm, 1'000'000);
+  EXPECT_EQ(ChooseSpend("balanced", splits, {}).points[0].dense_share_ppm, 800'000);
+  EXPECT_EQ(ChooseSpend("fluency", splits, {}).points[0].dense_share_ppm, 800'000);
+  EXPECT_EQ(ChooseSpend("answers", splits, {.share_answers = 0}).points[0].dense_share_ppm,
+            800'000);
 }
 
 TEST(WorthOfTest, NeedlesThatNobodyAskedForCountAsAnswered) {
@@ -78,7 +94,7 @@ TEST(ChooseSpendTest, KeepsDenseEntriesAsTheRetentionGrows) {
 TEST(ChooseSpendTest, OfEqualPlansTheFirst) {
   const std::vector<SplitResult> splits = {Split(100'000, 200'000, 0.1, 1, 1),
                                            Split(100'000, 600'000, 0.1, 1, 1)};
-  EXPECT_THAT(Points(ChooseSpend("balanced", splits, {})),
+  EXPECT_THAT(Points(ChooseSpend("fluency", splits, {})),
               ::testing::ElementsAre(std::pair(100'000, 200'000)));
 }
 

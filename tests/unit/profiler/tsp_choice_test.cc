@@ -84,6 +84,22 @@ TEST(TspChoiceTest, TheSmallestLayerThatAnswersWins) {
   EXPECT_EQ(choice.layer, 23);
 }
 
+// Three layers that lose nothing: the first with at most half of the probe score above it; where
+// only those with more are good enough, one of these.
+TEST(TspChoiceTest, LayersBelowMostOfTheProbeScoreComeLast) {
+  engine::TspChoice choice;
+  choice.candidates = {Measured(14, 1'000'000, 90'000), Measured(18, 1'000'000, 120'000),
+                       Measured(23, 1'000'000, 60'000)};
+  choice.candidates[0].probe_above_ppm = 690'000;
+  choice.candidates[1].probe_above_ppm = 500'000;
+  ChooseByLoss(1'000'000, {}, &choice);
+  EXPECT_EQ(choice.layer, 18);
+  choice.candidates[1].probe_above_ppm = 500'001;
+  choice.candidates[2].seen_ppm = 900'000;
+  ChooseByLoss(1'000'000, {}, &choice);
+  EXPECT_EQ(choice.layer, 14);
+}
+
 // A model that answers no needle with its full cache has no shares (-1) to lose.
 TEST(TspChoiceTest, WithoutSharesTheSmallestLayerWithinTheToleranceWins) {
   engine::TspChoice choice;
