@@ -3,11 +3,13 @@ import json
 import pathlib
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import pytest
 
 import make_needle_prompts
 import measure_needles
+import plot_front
 from headroom_server import binary
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -54,3 +56,31 @@ def test_a_folder_without_weights_is_named(tmp_path):
     done = subprocess.run([sys.executable, ROOT / "scripts/hf_to_gguf.py", tmp_path,
                            tmp_path / "out.gguf"], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and str(tmp_path) in done.stderr and "Traceback" not in done.stderr
+
+
+def front_row(policy, share, delta_nll, seen, unseen, retention=0.1):
+    return {"policy": policy, "retention": retention, "dense_share": share, "local_share": 0,
+            "delta_nll": delta_nll, "seen": seen, "unseen": unseen}
+
+
+def test_the_plot_of_a_front_has_every_share_and_every_plan():
+    front = [front_row("adaptive", share, delta, 1, unseen)
+             for share, delta, unseen in ((1, 0.2, 1), (0, 0.1, 0), (0.5, 0.1, 0.5))]
+    head_map = {"spend": [{"prefer": "answers", "points": [[0.1, 1]]},
+                          {"prefer": "balanced", "points": [[0.1, 0.5]]}],
+                "validation": {"front": front + [front_row("adaptive", 0.5, 0, 1, 1, 0.2)],
+                               "rows": [front_row("fastkv", None, 0.3, 0.5, 0)]}}
+    svg = xml.etree.ElementTree.fromstring(plot_front.draw(head_map))
+    words = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"retention 0.1", "retention 0.2", "1: answers", "0.5: balanced"} <= set(words)
+    lines = [line.get("points").split() for line in
+             svg.iter("{http://www.w3.org/2000/svg}polyline")]
+    assert [len(line) for line in lines] == [3, 3, 1, 1]
+    unseen = [tuple(map(float, point.split(","))) for point in lines[1]]
+    # By share: the loss goes right, answers go up.
+    assert unseen[0][0] == unseen[1][0] < unseen[2][0]
+    assert unseen[0][1] > unseen[1][1] > unseen[2][1]
+    for row in front:
+        row["unseen"] = None
+    head_map["validation"]["front"] = front
+    assert plot_front.draw(head_map) is None
