@@ -21,6 +21,7 @@ using engine::kPpm;
 
 // Mandatory entries of a head, about: sinks, the last tokens, special tokens of a template.
 constexpr int64_t kMandatoryEntries = 32;
+
 // Dense heads by probe score, at most options.num_heads.
 std::vector<size_t> Tried(const HeadMap& map, const DenseOrderOptions& options) {
   std::vector<size_t> heads;

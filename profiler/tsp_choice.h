@@ -13,7 +13,7 @@ struct TspOptions {
   int64_t tsp_ppm = 200'000;          // tau that candidates are judged at
   int64_t frozen_ppm = 900'000;       // overlap of top tokens from which on they count as frozen
   int64_t probe_above_ppm = 100'000;  // probe score that may lie above the layer
-  int64_t most_above_ppm = 500'000;   // validated: probe score above the layer, where others do
+  int64_t most_above_ppm = 500'000;   // validated: the same, unless only layers with more will do
   int64_t seen_share_ppm = 950'000;   // validated: answers, as a share of the full cache's
   int64_t delta_nll_tolerance_ppm = 100'000;  // validated: loss above the best candidate's
 };

@@ -240,6 +240,21 @@ TEST_F(ValidationTest, AMapOfTheWrongHeadsDoesNotAnswer) {
   EXPECT_LT(wrong.validation.front[0].unseen_ppm, kPpm / 2);
 }
 
+// A price below nothing shows whether it is read: the smallest share is worth the most then.
+TEST_F(ValidationTest, TheDenseShareHasAPriceOnlyWhereQuestionsWereMade) {
+  ValidationOptions options;
+  options.retentions_ppm = {200'000};
+  options.dense_shares_ppm = {0, 900'000};
+  options.choice.share_answers = -1000.0;
+  ValidationMaterial material = Material(8);
+  for (const bool made : {false, true}) {
+    HeadMap map = MapWith({{1, 1}, {1, 0}});
+    material.made_tasks = made;
+    ASSERT_TRUE(ValidateMap(eval_, material, options, observer_, &map).ok());
+    EXPECT_EQ(map.FindSpend("answers")->points[0].dense_share_ppm, made ? 0 : 900'000);
+  }
+}
+
 TEST_F(ValidationTest, FewPromptsLeaveAMapUnvalidated) {
   HeadMap map = MapWith({{1, 1}, {1, 0}});
   map.profile.corpus.emplace_back().prompts = 99;
@@ -288,6 +303,7 @@ TEST(ValidationMaterialTest, HeldOutPromptsBecomeDocumentsAndTheirNeedlesTasks) 
   ASSERT_EQ(material.tasks[0].prompts.size(), 2u);  // the long one does not fit
   EXPECT_EQ(material.tasks[0].prompts[1].id, "n2");
   EXPECT_TRUE(material.tasks[0].prompts[0].candidates.empty());  // answers count, not ranks
+  EXPECT_FALSE(material.made_tasks);                             // these were given
 }
 
 TEST(ValidationMaterialTest, ShortPromptsGiveNothing) {
