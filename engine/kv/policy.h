@@ -85,11 +85,12 @@ struct HeadPlan {
   std::vector<int32_t> keep_slots = {};  // further must-keep slots, ascending; may be empty
   bool keep_special = false;             // slots of class kSpecial must stay
   // Layer pools: the head's best so many, its must-keep and quota slots among them, before heads
-  // compete; and quotas that are taken first, outside the must-keep slots: the newest so many, then
-  // the best so many of class kPunctuation (there are as many).
+  // compete; and quotas that are taken first, outside the must-keep slots, in this order: the
+  // newest so many, the best so many of class kPunctuation (there are as many), the oldest so many.
   int32_t safe_entries = 0;
   int32_t newest_entries = 0;
   int32_t punctuation_entries = 0;
+  int32_t oldest_entries = 0;
   // Layer pools: behind quotas, slots that are no punctuation come first among the safe ones.
   bool content_first = false;
   bool competes = true;    // layer pools: else the head keeps safe_entries exactly

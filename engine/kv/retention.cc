@@ -115,6 +115,14 @@ void RetentionExecutor::MarkNewest(int32_t count) {
   HEADROOM_CHECK(count == 0);
 }
 
+void RetentionExecutor::MarkOldest(int32_t count) {
+  for (auto slot = must_keep_.begin(); slot != must_keep_.end() && count > 0; ++slot) {
+    count -= *slot == 0 ? 1 : 0;
+    *slot = 1;
+  }
+  HEADROOM_CHECK(count == 0);
+}
+
 void RetentionExecutor::MarkBestOf(bool punctuation, int32_t count, const ScoreColumns& scores,
                                    std::span<const TokenClass> classes) {
   if (count == 0) {
@@ -171,6 +179,7 @@ void RetentionExecutor::SelectSafe(const HeadPlan& plan, int32_t num_slots, int3
   }
   MarkNewest(plan.newest_entries);
   MarkBestOf(true, plan.punctuation_entries, scores, classes);
+  MarkOldest(plan.oldest_entries);
   if (plan.content_first) {
     MarkContent(num_entries, scores, classes);
   }

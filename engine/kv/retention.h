@@ -65,9 +65,10 @@ class RetentionExecutor {
   void SelectSafe(const HeadPlan& plan, int32_t num_slots, int32_t num_entries,
                   const ScoreColumns& scores, std::span<const TokenClass> classes,
                   std::vector<int32_t>& kept);
-  // Marks the `count` newest slots that are not marked, and the best so many that are punctuation
-  // or are not.
+  // Marks the `count` newest or oldest slots that are not marked, and the best so many that are
+  // punctuation or are not.
   void MarkNewest(int32_t count);
+  void MarkOldest(int32_t count);
   void MarkBestOf(bool punctuation, int32_t count, const ScoreColumns& scores,
                   std::span<const TokenClass> classes);
   // Marks slots that are no punctuation until `num_entries` are marked, the best first, or all.

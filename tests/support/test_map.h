@@ -18,9 +18,10 @@ engine::HeadMap MakeTestMap(int32_t num_layers, int32_t num_kv_heads, uint64_t s
 // Every head heavy, every weight 1.
 engine::HeadMap MakeUniformMap(int32_t num_layers, int32_t num_kv_heads);
 
-// Of short prompts: the last 6 tokens are mandatory, floors of 3, of which 2 are the newest.
+// Of short prompts: the last 6 tokens are mandatory, floors of 3, of which 2 are the newest, and
+// leads of 2.
 inline constexpr engine::AdaptiveSettings kShortSettings = {
-    .recent_tokens = 6, .floor_entries = 3, .newest_entries = 2};
+    .recent_tokens = 6, .floor_entries = 3, .newest_entries = 2, .oldest_entries = 2};
 
 // `adaptive` with MakeTestMap, as fixtures register it.
 std::unique_ptr<engine::KvPolicy> MakeTestAdaptive(int32_t num_layers, int32_t num_kv_heads);

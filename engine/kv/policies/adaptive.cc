@@ -157,7 +157,8 @@ class AdaptivePolicy final : public KvPolicy {
       plan.pool_entries = static_cast<int32_t>(split.contested[static_cast<size_t>(layer)]);
       for (int32_t head = 0; head < shape.num_kv_heads; ++head, ++index) {
         plan.heads.push_back(PlanHead(map_->head(layer, head), tokens, quotas[index],
-                                      split.quota[index], split.own[index], heads[index]));
+                                      split.quota[index], split.lead[index], split.own[index],
+                                      heads[index]));
         plan.heads.back().content_first = split.content_first[index] != 0;
         if (spec.decode == KvDecode::kTyped) {
           plan.heads.back().typed = TypedOf(map_->head(layer, head), prompt.num_tokens);
@@ -232,10 +233,16 @@ class AdaptivePolicy final : public KvPolicy {
     head.elastic = IsElastic(type);
     head.dense = type == HeadType::kDense;
     head.room = room;
-    head.floor = head.elastic ? std::min<int64_t>(settings_.floor_entries, room) : 0;
-    head.newest = std::min<int64_t>(settings_.newest_entries, head.floor);
-    head.content = selected ? room : tokens.NumContent(static_cast<int32_t>(head.newest));
     head.quota = head.elastic ? 0 : int64_t{quota.newest} + quota.punctuation;
+    if (mode == KvMode::kBudget) {
+      head.lead = std::min<int64_t>(settings_.oldest_entries, room - head.quota);
+    }
+    head.floor = head.elastic ? std::min<int64_t>(settings_.floor_entries, room - head.lead) : 0;
+    head.newest = std::min<int64_t>(settings_.newest_entries, head.floor);
+    head.content = selected
+                       ? room - head.lead
+                       : std::min<int64_t>(room - head.lead,
+                                           tokens.NumContent(static_cast<int32_t>(head.newest)));
     head.fill_order = entry.fill_rank >= 0 ? entry.fill_rank : kUnranked - entry.probe_ppm();
     head.demand = RungBudget(entry, num_tokens);
     if (mode != KvMode::kBudget && !head.dense) {
@@ -268,6 +275,7 @@ class AdaptivePolicy final : public KvPolicy {
       split.quota.push_back(head.elastic ? 0 : head.quota);
       split.own.push_back(head.elastic ? head.room : 0);
     }
+    split.lead.assign(heads.size(), 0);
     split.content_first.assign(heads.size(), 0);
     split.contested.assign(static_cast<size_t>(num_layers), 0);
     return split;
@@ -308,6 +316,7 @@ class AdaptivePolicy final : public KvPolicy {
       const AdaptiveSplit of_layer = SplitPool(input);
       split.quota.insert(split.quota.end(), of_layer.quota.begin(), of_layer.quota.end());
       split.own.insert(split.own.end(), of_layer.own.begin(), of_layer.own.end());
+      split.lead.insert(split.lead.end(), of_layer.lead.begin(), of_layer.lead.end());
       split.content_first.insert(split.content_first.end(), of_layer.content_first.begin(),
                                  of_layer.content_first.end());
       split.contested.push_back(of_layer.contested.back());
@@ -317,15 +326,16 @@ class AdaptivePolicy final : public KvPolicy {
   }
 
   static HeadPlan PlanHead(const HeadEntry& entry, const PromptTokens& tokens,
-                           const HeadQuota& quota, int64_t granted, int64_t own,
+                           const HeadQuota& quota, int64_t granted, int64_t lead, int64_t own,
                            const AdaptiveHead& head) {
     HeadPlan plan;
     plan.sink_slots = tokens.sink_tokens();
     plan.recent_slots = tokens.recent_tokens();
     plan.keep_special = true;
     plan.score = ScoreKind::kWindow;
+    plan.oldest_entries = static_cast<int32_t>(lead);
     if (head.elastic) {
-      plan.newest_entries = static_cast<int32_t>(std::min(own, head.newest));
+      plan.newest_entries = static_cast<int32_t>(std::min(own - lead, head.newest));
     } else {
       // The newest first: a quota that is cut drops punctuation, then the window's far end.
       plan.newest_entries = static_cast<int32_t>(std::min<int64_t>(granted, quota.newest));

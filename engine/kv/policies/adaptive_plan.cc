@@ -42,8 +42,13 @@ size_t FirstNext(const std::vector<Claim>& claims, const std::vector<int64_t>& c
   return best;
 }
 
-// Sums over the heads of one split.
+// A pool of fewer times their sum gives nothing to leads; of what is beyond, one in so many
+// entries.
+constexpr int64_t kLeadPart = 3;
+
+// Sums over the heads of one split; rooms are what leads leave.
 struct Totals {
+  int64_t lead = 0;
   int64_t room = 0;
   int64_t dense_room = 0;
   int64_t elastic_room = 0;
@@ -53,25 +58,36 @@ struct Totals {
 Totals TotalsOf(const std::vector<AdaptiveHead>& heads) {
   Totals totals;
   for (const AdaptiveHead& head : heads) {
-    HEADROOM_CHECK(head.floor <= head.room && head.quota <= head.room && head.content <= head.room);
-    totals.room += head.room;
-    totals.elastic_room += head.elastic ? head.room : 0;
-    totals.dense_room += head.elastic && head.dense ? head.room : 0;
+    const int64_t room = head.room - head.lead;
+    HEADROOM_CHECK(head.floor <= room && head.quota <= room && head.content <= room);
+    totals.lead += head.lead;
+    totals.room += room;
+    totals.elastic_room += head.elastic ? room : 0;
+    totals.dense_room += head.elastic && head.dense ? room : 0;
     totals.quota += head.elastic ? 0 : head.quota;
   }
   return totals;
 }
 
-// A pool between quotas, elastic heads and what neither can hold. None shrinks as it grows.
+// Entries of leads in so large a pool. Neither they nor the rest shrink as it grows.
+int64_t LeadOf(const Totals& totals, int64_t pool) {
+  const int64_t beyond = std::max<int64_t>(0, pool - kLeadPart * totals.lead) / kLeadPart;
+  return std::clamp<int64_t>(std::max(beyond, pool - totals.room), 0, totals.lead);
+}
+
+// A pool between leads, quotas, elastic heads and what neither can hold. None shrinks as it grows.
 struct Parts {
+  int64_t leads = 0;
   int64_t quotas = 0;
   int64_t elastic = 0;
   int64_t spare = 0;  // beyond all quotas, to fixed heads
 };
 
 Parts PartsOf(const Totals& totals, int64_t wanted_pool, int64_t local_share_ppm) {
-  const int64_t pool = std::clamp<int64_t>(wanted_pool, 0, totals.room);
+  const int64_t all = std::clamp<int64_t>(wanted_pool, 0, totals.room + totals.lead);
   Parts parts;
+  parts.leads = LeadOf(totals, all);
+  const int64_t pool = all - parts.leads;
   parts.quotas = std::max(ScalePpm(local_share_ppm, pool), pool - totals.elastic_room);
   parts.quotas = std::min(parts.quotas, totals.quota);
   parts.spare = std::max<int64_t>(0, pool - totals.elastic_room - totals.quota);
@@ -138,13 +154,14 @@ void FillDense(const std::vector<AdaptiveHead>& heads, int64_t content_part, int
   HEADROOM_CHECK(part == 0);
 }
 
-// Elastic heads in turn up to their floors, as far as `part` goes; what is left of it.
+// Elastic heads in turn up to their floors beside leads, as far as `part` goes; what is left of it.
 int64_t FillFloors(const std::vector<AdaptiveHead>& heads, int64_t part,
-                   std::vector<int64_t>& own) {
+                   const std::vector<int64_t>& lead, std::vector<int64_t>& own) {
   std::vector<Claim> floors;
   int64_t wanted = 0;
   for (size_t i = 0; i < heads.size(); ++i) {
-    const int64_t missing = heads[i].elastic ? std::max<int64_t>(0, heads[i].floor - own[i]) : 0;
+    const int64_t missing =
+        heads[i].elastic ? std::max<int64_t>(0, heads[i].floor + lead[i] - own[i]) : 0;
     floors.push_back({.weight = 1, .limit = missing});
     wanted += missing;
   }
@@ -206,19 +223,25 @@ AdaptiveSplit SplitPool(const AdaptiveInput& input) {
   const Parts parts = PartsOf(totals, input.pool, input.local_share_ppm);
   const int64_t dense = DensePart(input, totals, input.pool);
 
+  std::vector<Claim> leads;
   std::vector<Claim> quotas;
   std::vector<Claim> spare;
   AdaptiveSplit split;
   for (const AdaptiveHead& head : input.heads) {
     const int64_t quota = head.elastic ? 0 : head.quota;
     quotas.push_back({.weight = std::max<int64_t>(1, quota), .limit = quota});
-    spare.push_back({.weight = 1, .limit = head.elastic ? 0 : head.room - quota});
+    spare.push_back({.weight = 1, .limit = head.elastic ? 0 : head.room - head.lead - quota});
+    leads.push_back({.weight = 1, .limit = head.lead});
   }
+  split.lead = TakeInOrder(leads, parts.leads);
   split.quota = TakeInOrder(quotas, parts.quotas);
   split.own = TakeInOrder(spare, parts.spare);
+  for (size_t i = 0; i < split.own.size(); ++i) {
+    split.own[i] += split.lead[i];
+  }
   split.content_first.assign(input.heads.size(), 0);
   FillDense(input.heads, DensePart(input, totals, input.content_pool), dense, split);
-  const int64_t rest = FillFloors(input.heads, parts.elastic - dense, split.own);
+  const int64_t rest = FillFloors(input.heads, parts.elastic - dense, split.lead, split.own);
   split.contested = SplitContested(input, split.own, rest);
   split.overran = input.pool < 0;
   return split;

@@ -17,10 +17,11 @@ struct AdaptiveHead {
   bool elastic = false;    // heavy or dense; else it has quotas alone
   bool dense = false;      // elastic
   int64_t room = 0;        // entries that the mandatory ones leave of its slots
-  int64_t content = 0;     // dense: of its room what it holds before punctuation; at most `room`
-  int64_t floor = 0;       // elastic: what it has before heads compete; at most `room`
+  int64_t lead = 0;        // of the prompt's beginning; what follows fits into the rest of the room
+  int64_t content = 0;     // dense: what it holds before punctuation
+  int64_t floor = 0;       // elastic: what it has before heads compete
   int64_t newest = 0;      // elastic: of the floor those that are the newest, not the best
-  int64_t quota = 0;       // fixed: windows and punctuation; at most `room`
+  int64_t quota = 0;       // fixed: windows and punctuation
   int64_t fill_order = 0;  // dense heads are filled in its order, the lowest first
   int64_t demand = 0;      // elastic: entries that its type needs, where layers share by demand
 };
@@ -47,7 +48,8 @@ struct AdaptiveInput {
 
 struct AdaptiveSplit {
   std::vector<int64_t> quota;  // [heads], of AdaptiveHead::quota
-  std::vector<int64_t> own;    // [heads], the head's alone
+  std::vector<int64_t> own;    // [heads], the head's alone, its lead among them
+  std::vector<int64_t> lead;   // [heads], of AdaptiveHead::lead
   // [heads], not 0: of its own entries content comes before punctuation. The same at every pool.
   std::vector<uint8_t> content_first;
   std::vector<int64_t> contested;  // [last layer + 1], to the best pairs of head and slot
@@ -55,6 +57,8 @@ struct AdaptiveSplit {
 };
 
 // The sum of all that is given is the pool, at least nothing and capped by the rooms.
+//  0. Leads, head by head in turn: a third of what the pool has beyond three times their sum, so
+// that they are whole in a pool of six times their sum.
 //  1. Quotas, at most local_share of the pool, by relative rank. 2. Of the rest, the dense share
 // fills dense heads, one after the other: first with content alone, up to the dense part of
 // content_pool, then those and the others whole. 3. Elastic heads that have less than their floor

@@ -46,6 +46,7 @@ struct AdaptiveSettings {
   int32_t recent_tokens = 16;   // mandatory at the end, where the window is shorter
   int32_t floor_entries = 32;   // that heavy and dense heads get before they compete
   int32_t newest_entries = 32;  // of a floor so many are the newest, any others the best by score
+  int32_t oldest_entries = 24;  // that every head gets, from the prompt's beginning, in large pools
 };
 std::unique_ptr<KvPolicy> MakeAdaptivePolicy(std::shared_ptr<const HeadMap> map,
                                              const std::string& prefer,

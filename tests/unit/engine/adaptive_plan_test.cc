@@ -82,6 +82,7 @@ AdaptiveInput RandomInput(uint64_t seed) {
   const int64_t num_layers = 1 + below(4);
   const int64_t num_heads = 1 + below(3);
   const int64_t floor = below(4);
+  const int64_t lead = below(4);
   const int64_t types = below(4);  // all, or some are missing
   for (int32_t layer = 0; layer < num_layers; ++layer) {
     const int64_t room = below(12);
@@ -92,9 +93,10 @@ AdaptiveInput RandomInput(uint64_t seed) {
       head.elastic = type > 0;
       head.dense = type == 2;
       head.room = room;
-      head.floor = head.elastic ? std::min(floor, room) : 0;
       head.quota = head.elastic ? 0 : below(room + 1);
-      head.content = below(room + 1);
+      head.lead = std::min(lead, room - head.quota);
+      head.floor = head.elastic ? std::min(floor, room - head.lead) : 0;
+      head.content = below(room - head.lead + 1);
       head.fill_order = below(4);
       head.demand = below(9);
       input.heads.push_back(head);
@@ -148,6 +150,29 @@ Given SplitSlowly(const AdaptiveInput& input) {
   const int64_t pool = std::clamp<int64_t>(input.pool, 0, TotalRoom(input));
   int64_t left = pool;
 
+  // Leads, one entry a round: a third of what is beyond three times their sum, and what nobody else
+  // can hold.
+  int64_t all_leads = 0;
+  int64_t dense_room = 0;
+  for (const AdaptiveHead& head : heads) {
+    all_leads += head.lead;
+    dense_room += head.dense ? head.room - head.lead : 0;
+  }
+  std::vector<int64_t> leads(heads.size(), 0);
+  for (int64_t round = 1; round <= 4; ++round) {
+    for (size_t i = 0; i < heads.size(); ++i) {
+      const int64_t next = Sum(leads) + 1;
+      const bool is_due =
+          3 * next <= pool - 3 * all_leads || next <= pool - (TotalRoom(input) - all_leads);
+      if (round <= heads[i].lead && is_due) {
+        ++leads[i];
+        ++given.heads[i];
+        --left;
+      }
+    }
+  }
+  const int64_t shared = left;
+
   // Quotas: one item after the other in the order of ranks.
   const auto next_quota = [&]() {
     size_t best = heads.size();
@@ -168,15 +193,15 @@ Given SplitSlowly(const AdaptiveInput& input) {
     --left;
   };
   for (size_t i = next_quota(); i < heads.size() && left > 0 &&
-                                (Sum(given.quotas) + 1) <= input.local_share_ppm * pool / kPpm;
+                                (Sum(given.quotas) + 1) <= input.local_share_ppm * shared / kPpm;
        i = next_quota()) {
     give_quota(i);
   }
 
-  // The elastic pool is what elastic heads can hold, at most.
+  // The elastic pool is what elastic heads can hold beside leads, at most.
   int64_t elastic_room = 0;
   for (const AdaptiveHead& head : heads) {
-    elastic_room += head.elastic ? head.room : 0;
+    elastic_room += head.elastic ? head.room - head.lead : 0;
   }
   int64_t elastic = std::min(left, elastic_room);
   left -= elastic;
@@ -216,11 +241,11 @@ Given SplitSlowly(const AdaptiveInput& input) {
     }
     ++first[i];
   }
-  int64_t dense = input.points.front().dense_share_ppm * elastic / kPpm;
+  int64_t dense = std::min(input.points.front().dense_share_ppm * elastic / kPpm, dense_room);
   for (const bool whole : {false, true}) {
     while (dense > 0) {
       const size_t i = next_dense([&](size_t head) {
-        return given.heads[head] < (whole ? heads[head].room : first[head]);
+        return given.heads[head] < (whole ? heads[head].room : leads[head] + first[head]);
       });
       if (i == heads.size()) {
         break;
@@ -236,7 +261,7 @@ Given SplitSlowly(const AdaptiveInput& input) {
   const std::vector<int64_t> before = given.heads;
   for (int64_t round = 1; round <= 8; ++round) {
     for (size_t i = 0; i < heads.size() && elastic > 0; ++i) {
-      if (heads[i].elastic && before[i] + round <= heads[i].floor) {
+      if (heads[i].elastic && before[i] + round <= leads[i] + heads[i].floor) {
         ++given.heads[i];
         --elastic;
       }
@@ -274,7 +299,7 @@ Given SplitSlowly(const AdaptiveInput& input) {
   }
   for (int64_t round = 1; left > 0; ++round) {
     for (size_t i = 0; i < heads.size() && left > 0; ++i) {
-      if (!heads[i].elastic && heads[i].quota + round <= heads[i].room) {
+      if (!heads[i].elastic && heads[i].quota + heads[i].lead + round <= heads[i].room) {
         ++given.heads[i];
         --left;
       }
@@ -387,6 +412,35 @@ TEST(SplitPoolTest, FillsDenseHeadsWholeInTheirOrder) {
   input.pool = 100;
   EXPECT_EQ(SplitPool(input).own, (std::vector<int64_t>{30, 0, 50, 0}));
   EXPECT_EQ(SplitPool(input).contested, (std::vector<int64_t>{10, 10}));  // two heads in each
+}
+
+// Leads of 4 in four heads: 16 entries, none up to a pool of 48, whole at one of 96, and at the
+// end.
+TEST(SplitPoolTest, LeadsComeInTurnBeforeTheDenseShare) {
+  AdaptiveInput input;
+  input.heads = {
+      {.layer = 0, .elastic = true, .dense = true, .room = 50, .lead = 4, .fill_order = 1},
+      {.layer = 0, .elastic = true, .dense = true, .room = 50, .lead = 4, .fill_order = 2},
+      {.layer = 1, .elastic = true, .room = 50, .lead = 4},
+      {.layer = 1, .room = 50, .lead = 4, .quota = 10}};
+  input.points = {{.pool = 0, .dense_share_ppm = 1'000'000}};
+  const auto own = [&input](int64_t pool) {
+    input.pool = pool;
+    return SplitPool(input).own;
+  };
+  EXPECT_EQ(own(48), (std::vector<int64_t>{48, 0, 0, 0}));
+  EXPECT_EQ(own(50), (std::vector<int64_t>{50, 0, 0, 0}));
+  EXPECT_EQ(own(51), (std::vector<int64_t>{50, 1, 0, 0}));
+  EXPECT_EQ(own(63), (std::vector<int64_t>{50, 10 + 1, 1, 1}));
+  EXPECT_EQ(own(96), (std::vector<int64_t>{50, 34 + 4, 4, 4}));
+  EXPECT_EQ(own(100), (std::vector<int64_t>{50, 42, 4, 4}));
+  // Where heads hold hardly more than their leads, these are whole at the end alone.
+  for (AdaptiveHead& head : input.heads) {
+    head.room = 5;
+    head.quota = 0;
+  }
+  input.pool = 20;
+  EXPECT_EQ(SplitPool(input).lead, (std::vector<int64_t>{4, 4, 4, 4}));
 }
 
 // 80 dense entries at the content pool: the content of the first two heads and half of the third's.

@@ -71,6 +71,9 @@ std::vector<Slots> SelectSlowly(const LayerPlan& plan, const std::vector<TokenCl
         punctuation -= slots.insert(slot).second ? 1 : 0;
       }
     }
+    for (int32_t slot = 0, more = of.oldest_entries; more > 0; ++slot) {
+      more -= slots.insert(slot).second ? 1 : 0;
+    }
     for (const bool content : {true, false}) {
       for (const int32_t slot : order) {
         const bool counts = !of.content_first || !content ||
@@ -214,7 +217,8 @@ bool IsHeldElastic(const HeadEntry& head) {
   return head.type >= HeadType::kHeavy || head.borderline || head.confidence_ppm < 800'000;
 }
 
-// Heavy and dense heads have a floor each, out of what dense heads leave, as far as that goes.
+// Heavy and dense heads have a floor each, out of what dense heads leave, as far as that goes. So
+// small a pool has no leads.
 TEST(AdaptivePolicyTest, FloorsComeOutOfWhatDenseHeadsLeave) {
   const PromptInfo prompt = MakePrompt(kTokens, 6);
   const PromptTokens tokens(prompt, 2, 6);
@@ -263,7 +267,8 @@ TEST(AdaptivePolicyTest, AUniformMapKeepsExactlyTheSetsOfFastkv) {
                        {.recent_tokens = 0,
                         .floor_entries = std::max<int32_t>(
                             0, static_cast<int32_t>(ScalePpm(rho, kTokens)) - spec.window - 3 - 1),
-                        .newest_entries = 0});
+                        .newest_entries = 0,
+                        .oldest_entries = 0});
         KvPolicySpec fast = MakeKvSpec("fastkv", rho, tau);
         fast.sink_tokens = 1;
         const Prefilled wanted = RunPolicy(*registry.Find("fastkv"), fast, prompt, scores);
@@ -275,6 +280,39 @@ TEST(AdaptivePolicyTest, AUniformMapKeepsExactlyTheSetsOfFastkv) {
   }
 }
 
+// 1,000 tokens, leads of 24: at .1 no head has one, at .25 all have it, also one of a fixed type.
+TEST(AdaptivePolicyTest, AllHeadsHoldTheBeginningWhereTheBudgetIsLarge) {
+  HeadMap map = MakeUniformMap(6, 3);
+  map.heads[4].type = HeadType::kSpecial;
+  map.heads[7].type = HeadType::kDense;
+  const PromptInfo prompt = {.num_tokens = 1000, .content_end = 1000};
+  KvPolicySpec spec = MakeKvSpec("adaptive", 100'000, kPpm);
+  spec.options.dense_share_ppm = kPpm;
+  const std::unique_ptr<KvPolicy> policy =
+      MakePolicy(map, "", {.recent_tokens = 16, .floor_entries = 0, .newest_entries = 0});
+  const auto beginnings = [&](int64_t rho) {
+    spec.retention_ppm = rho;
+    Slots lengths;
+    for (const std::vector<Slots>& layer : RunPolicy(*policy, spec, prompt, Scores(2, 1000)).kept) {
+      for (const Slots& kept : layer) {
+        int32_t length = 0;
+        while (length < static_cast<int32_t>(kept.size()) &&
+               kept[static_cast<size_t>(length)] == length) {
+          ++length;
+        }
+        lengths.push_back(length);
+      }
+    }
+    return lengths;
+  };
+  const Slots small = beginnings(90'000);
+  const Slots large = beginnings(250'000);
+  EXPECT_EQ(small[4], 2);
+  EXPECT_EQ(large[4], 2 + 24);
+  EXPECT_LT(*std::min_element(small.begin(), small.end()), 5);
+  EXPECT_GE(*std::min_element(large.begin(), large.end()), 2 + 24);
+}
+
 // The same with floors of the newest tokens: sinks and a window.
 TEST(AdaptivePolicyTest, AUniformMapOfNewestFloorsKeepsExactlyTheSetsOfStreaming) {
   const KvPolicyRegistry registry;
@@ -282,9 +320,11 @@ TEST(AdaptivePolicyTest, AUniformMapOfNewestFloorsKeepsExactlyTheSetsOfStreaming
   const PromptInfo prompt = {.num_tokens = kTokens, .content_end = kTokens};
   for (const int64_t rho : {40'000, 100'000, 250'000, 600'000}) {
     KvPolicySpec spec = MakeKvSpec("adaptive", rho, kPpm);
-    const std::unique_ptr<KvPolicy> floored =
-        MakePolicy(MakeUniformMap(6, 3), "",
-                   {.recent_tokens = 0, .floor_entries = kTokens, .newest_entries = kTokens});
+    const std::unique_ptr<KvPolicy> floored = MakePolicy(MakeUniformMap(6, 3), "",
+                                                         {.recent_tokens = 0,
+                                                          .floor_entries = kTokens,
+                                                          .newest_entries = kTokens,
+                                                          .oldest_entries = 0});
     KvPolicySpec streaming = MakeKvSpec("streaming", rho, kPpm);
     streaming.sink_tokens = spec.sink_tokens;
     const Prefilled wanted = RunPolicy(*registry.Find("streaming"), streaming, prompt, scores);
@@ -310,7 +350,8 @@ TEST(AdaptivePolicyTest, DenseHeadsHoldContentBeforePunctuationAtATenth) {
     });
   };
   const int64_t all_content = content(AllRows(1000));
-  const std::unique_ptr<KvPolicy> policy = MakePolicy(map);
+  const std::unique_ptr<KvPolicy> policy =
+      MakePolicy(map, "", {.recent_tokens = 6, .newest_entries = 2, .oldest_entries = 0});
   KvPolicySpec spec = MakeKvSpec("adaptive", 100'000, kPpm);
   spec.options.dense_share_ppm = kPpm;
   const KeptSets tenth = RunPolicy(*policy, spec, prompt, scores).kept;
