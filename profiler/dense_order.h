@@ -25,7 +25,7 @@ struct DenseOrderOptions {
   // When as many are left as so small a cache holds whole, each may be exchanged for one that went.
   int64_t exchange_retention_ppm = 100'000;
   // All prompts' full caches are held at once: no more of them than this.
-  int64_t max_tokens = 90'112;
+  int64_t max_tokens = 49'152;
   int32_t max_answer = 24;             // tokens that the full cache may take to say what was hidden
   std::vector<int32_t> eos_token_ids;  // end its answer
 };

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kHeldOutShare = 8;
 constexpr int64_t kMostHeldOut = 16;
 // Prompts that the order of dense heads is measured on: each costs some hundred short passes.
-constexpr int32_t kOrderNeedles = 80;
+constexpr int32_t kOrderNeedles = 40;
 
 StatusOr<profiler::ProfileInput> ReadInputs(const ProfileRequest& request, const Runtime& runtime,
                                             const profiler::TextFormat* format) {

@@ -1,13 +1,14 @@
 // adaptive: the head map spends the budget of FastKV [2502.01068 v3] head by head.
 //
-// Every head keeps the mandatory tokens: sinks, special tokens, the last max(window, 16). Local and
-// punct heads get quotas that do not depend on rho. The rest is elastic: dense heads are filled in
-// their order up to the plan's dense share, at small budgets with content before punctuation; the
-// others get some of the newest tokens, and within a layer the best pairs of head and slot, by
-// weight times window score, get what the layer was given (adaptive_plan.h).
-// Kept sets nest in rho at fixed tau. Under mode recovery every head gets what its type needs at
-// the map's theta instead, under both no more than that. TSP as in fastkv, but it also protects
-// what later heads are there for: special tokens, windows, punctuation.
+// Every head keeps the mandatory tokens: sinks, special tokens, the last max(window, 16); where the
+// budget is large also the prompt's beginning, its lead (docs/adr/0007). Local and punct heads get
+// quotas that do not depend on rho. The rest is elastic: dense heads are filled in their order up
+// to the plan's dense share, at small budgets with content before punctuation; the others get some
+// of the newest tokens, and within a layer the best pairs of head and slot, by weight times window
+// score, get what the layer was given (adaptive_plan.h). Kept sets nest in rho at fixed tau. Under
+// mode recovery every head gets what its type needs at the map's theta instead, under both no more
+// than that. TSP as in fastkv, but it also protects what later heads are there for: special tokens,
+// windows, punctuation.
 #include <algorithm>
 #include <utility>
 
