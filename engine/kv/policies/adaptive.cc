@@ -1,6 +1,6 @@
 // adaptive: the head map spends the budget of FastKV [2502.01068 v3] head by head.
 //
-// Every head keeps the mandatory tokens: sinks, special tokens, the last max(window, 16); where the
+// Every head keeps the mandatory tokens: sinks, special tokens, the last max(window, 8); where the
 // budget is large also the prompt's beginning, its lead (docs/adr/0007). Local and punct heads get
 // quotas that do not depend on rho. The rest is elastic: dense heads are filled in their order up
 // to the plan's dense share, at small budgets with content before punctuation; the others get some
@@ -27,9 +27,6 @@ constexpr int32_t kCheckRows = 32;
 constexpr int64_t kCheckSlackPpm = 30'000;
 // Dense heads without a rank stand behind those with one, by probe score.
 constexpr int64_t kUnranked = int64_t{1} << 40;
-// What dense heads get up to this retention is content: punctuation is a fourth of a prose prompt,
-// and where few heads can be whole one more of them is worth more (docs/adr/0006).
-constexpr int64_t kContentRetentionPpm = 100'000;
 // Where the map has no plan for a preference.
 constexpr int64_t kDefaultDenseSharePpm = 500'000;
 
@@ -240,10 +237,9 @@ class AdaptivePolicy final : public KvPolicy {
     }
     head.floor = head.elastic ? std::min<int64_t>(settings_.floor_entries, room - head.lead) : 0;
     head.newest = std::min<int64_t>(settings_.newest_entries, head.floor);
-    head.content = selected
-                       ? room - head.lead
-                       : std::min<int64_t>(room - head.lead,
-                                           tokens.NumContent(static_cast<int32_t>(head.newest)));
+    head.content =
+        selected ? room
+                 : std::min<int64_t>(room, tokens.NumContent(static_cast<int32_t>(head.newest)));
     head.fill_order = entry.fill_rank >= 0 ? entry.fill_rank : kUnranked - entry.probe_ppm();
     head.demand = RungBudget(entry, num_tokens);
     if (mode != KvMode::kBudget && !head.dense) {
@@ -290,7 +286,7 @@ class AdaptivePolicy final : public KvPolicy {
       AdaptiveInput input;
       input.pool = PoolOf(shape, tokens, layer_slots, begin, end, entries);
       input.content_pool = PoolOf(shape, tokens, layer_slots, begin, end,
-                                  ScalePpm(kContentRetentionPpm, prompt.num_tokens));
+                                  ScalePpm(settings_.content_retention_ppm, prompt.num_tokens));
       input.local_share_ppm = spec.options.local_share_ppm.value_or(spend_.local_share_ppm);
       input.layers_by_demand = spend_.layers_by_demand;
       if (spec.options.dense_share_ppm.has_value()) {

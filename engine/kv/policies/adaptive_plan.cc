@@ -59,7 +59,7 @@ Totals TotalsOf(const std::vector<AdaptiveHead>& heads) {
   Totals totals;
   for (const AdaptiveHead& head : heads) {
     const int64_t room = head.room - head.lead;
-    HEADROOM_CHECK(head.floor <= room && head.quota <= room && head.content <= room);
+    HEADROOM_CHECK(head.floor <= room && head.quota <= room && head.content <= head.room);
     totals.lead += head.lead;
     totals.room += room;
     totals.elastic_room += head.elastic ? room : 0;
@@ -125,7 +125,8 @@ int64_t DensePart(const AdaptiveInput& input, const Totals& totals, int64_t pool
 }
 
 // Dense heads in their order, the last one as far as `part` goes: those that `content_part` reaches
-// get their content, then all are made whole.
+// get their content, as far as leads left room for it, then all are made whole. How far that part
+// reaches does not depend on leads, so that it is the same at every pool.
 void FillDense(const std::vector<AdaptiveHead>& heads, int64_t content_part, int64_t part,
                AdaptiveSplit& split) {
   std::vector<size_t> order;
@@ -141,7 +142,7 @@ void FillDense(const std::vector<AdaptiveHead>& heads, int64_t content_part, int
   for (const size_t i : order) {
     split.content_first[i] = left > 0 ? 1 : 0;
     const int64_t most = std::min(left, heads[i].content);
-    const int64_t more = std::min(part, most);
+    const int64_t more = std::min({part, most, heads[i].room - split.own[i]});
     split.own[i] += more;
     left -= most;
     part -= more;

@@ -14,14 +14,14 @@ namespace headroom::engine {
 // The part of a head in one split. Heads are listed by layer, then KV head.
 struct AdaptiveHead {
   int32_t layer = 0;
-  bool elastic = false;    // heavy or dense; else it has quotas alone
-  bool dense = false;      // elastic
-  int64_t room = 0;        // entries that the mandatory ones leave of its slots
-  int64_t lead = 0;        // of the prompt's beginning; what follows fits into the rest of the room
-  int64_t content = 0;     // dense: what it holds before punctuation
-  int64_t floor = 0;       // elastic: what it has before heads compete
-  int64_t newest = 0;      // elastic: of the floor those that are the newest, not the best
-  int64_t quota = 0;       // fixed: windows and punctuation
+  bool elastic = false;  // heavy or dense; else it has quotas alone
+  bool dense = false;    // elastic
+  int64_t room = 0;      // entries that the mandatory ones leave of its slots
+  int64_t lead = 0;      // of the prompt's beginning; floor and quota fit into the rest of the room
+  int64_t content = 0;   // dense: what it holds before punctuation, at most its room
+  int64_t floor = 0;     // elastic: what it has before heads compete
+  int64_t newest = 0;    // elastic: of the floor those that are the newest, not the best
+  int64_t quota = 0;     // fixed: windows and punctuation
   int64_t fill_order = 0;  // dense heads are filled in its order, the lowest first
   int64_t demand = 0;      // elastic: entries that its type needs, where layers share by demand
 };

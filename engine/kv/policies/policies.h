@@ -43,10 +43,13 @@ std::unique_ptr<KvPolicy> MakeFastGenPolicy();
 // The head map spends FastKV's budgets; not in the registry until a map is loaded. `prefer` names
 // one of the map's plans; without it half of the elastic pool goes to dense heads, none to quotas.
 struct AdaptiveSettings {
-  int32_t recent_tokens = 16;   // mandatory at the end, where the window is shorter
+  int32_t recent_tokens = 8;    // mandatory at the end, where the window is shorter
   int32_t floor_entries = 32;   // that heavy and dense heads get before they compete
   int32_t newest_entries = 32;  // of a floor so many are the newest, any others the best by score
   int32_t oldest_entries = 24;  // that every head gets, from the prompt's beginning, in large pools
+  // What dense heads get up to this retention is content: punctuation is a fourth of a prose
+  // prompt, and where few heads can be whole one more of them is worth more (docs/adr/0006).
+  int64_t content_retention_ppm = 200'000;
 };
 std::unique_ptr<KvPolicy> MakeAdaptivePolicy(std::shared_ptr<const HeadMap> map,
                                              const std::string& prefer,

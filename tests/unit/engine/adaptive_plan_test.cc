@@ -443,6 +443,24 @@ TEST(SplitPoolTest, LeadsComeInTurnBeforeTheDenseShare) {
   EXPECT_EQ(SplitPool(input).lead, (std::vector<int64_t>{4, 4, 4, 4}));
 }
 
+// Where nothing is punctuation content is all there is, and heads are whole one after the other
+// although leads are not: of a pool of 63 each has one (above).
+TEST(SplitPoolTest, ContentOfTheWholeRoomFillsHeadsLikeWholeOnes) {
+  AdaptiveInput input;
+  input.heads = {{.layer = 0, .elastic = true, .dense = true, .room = 50, .lead = 4, .content = 50},
+                 {.layer = 0, .elastic = true, .dense = true, .room = 50, .lead = 4, .content = 50},
+                 {.layer = 1, .elastic = true, .room = 50, .lead = 4},
+                 {.layer = 1, .room = 50, .lead = 4, .quota = 10}};
+  input.points = {{.pool = 0, .dense_share_ppm = 1'000'000}};
+  for (const int64_t pool : {40, 63, 80, 96, 120}) {
+    input.pool = pool;
+    input.content_pool = 0;
+    const std::vector<int64_t> whole = SplitPool(input).own;
+    input.content_pool = 80;
+    EXPECT_EQ(SplitPool(input).own, whole) << pool;
+  }
+}
+
 // 80 dense entries at the content pool: the content of the first two heads and half of the third's.
 TEST(SplitPoolTest, FillsTheContentOfDenseHeadsUpToTheContentPoolThenWhole) {
   AdaptiveInput input;

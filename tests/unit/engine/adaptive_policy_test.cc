@@ -334,8 +334,8 @@ TEST(AdaptivePolicyTest, AUniformMapOfNewestFloorsKeepsExactlyTheSetsOfStreaming
 
 // 100 tokens of 1,000 a head; share 1 of what the mandatory ones leave is (100 - 10) * 18 = 1,620
 // entries: the content of the first two dense heads and a part of the third's. At .2 there are
-// 3,420, which make the first three whole.
-TEST(AdaptivePolicyTest, DenseHeadsHoldContentBeforePunctuationAtATenth) {
+// 3,420: the content of all four, which would make three of them whole. At .3 all are whole.
+TEST(AdaptivePolicyTest, DenseHeadsHoldContentBeforePunctuationUpToAFifth) {
   HeadMap map = MakeUniformMap(6, 3);
   const std::vector<size_t> order = {7, 2, 16, 11};
   for (size_t rank = 0; rank < order.size(); ++rank) {
@@ -370,9 +370,32 @@ TEST(AdaptivePolicyTest, DenseHeadsHoldContentBeforePunctuationAtATenth) {
   EXPECT_GT(content(third), 50);
   spec.retention_ppm = 200'000;
   const KeptSets fifth = RunPolicy(*policy, spec, prompt, scores).kept;
-  for (const size_t rank : {0, 1, 2}) {
-    EXPECT_EQ(fifth[order[rank] / 3][order[rank] % 3].size(), 1000U) << rank;
+  spec.retention_ppm = 300'000;
+  const KeptSets more = RunPolicy(*policy, spec, prompt, scores).kept;
+  for (const size_t head : order) {
+    EXPECT_EQ(content(fifth[head / 3][head % 3]), all_content) << head;
+    EXPECT_EQ(more[head / 3][head % 3].size(), 1000U) << head;
   }
+  EXPECT_LT(fifth[order[3] / 3][order[3] % 3].size(), 1000U);
+}
+
+// Without token classes all is content: (110 - 10) * 18 entries hold one dense head whole, although
+// the pool gives heads a part of their leads only.
+TEST(AdaptivePolicyTest, WithoutTokenClassesContentIsTheWholeHead) {
+  HeadMap map = MakeUniformMap(6, 3);
+  map.heads[7].type = map.heads[2].type = HeadType::kDense;
+  map.heads[7].fill_rank = 0;
+  map.heads[2].fill_rank = 1;
+  const PromptInfo prompt = {.num_tokens = 1000, .content_end = 1000};
+  const Scores scores(4, 1000);
+  KvPolicySpec spec = MakeKvSpec("adaptive", 110'000, kPpm);
+  spec.options.dense_share_ppm = kPpm;
+  const KeptSets kept =
+      RunPolicy(*MakePolicy(map, "", {.recent_tokens = 6}), spec, prompt, scores).kept;
+  EXPECT_EQ(kept[2][1].size(), 1000U);
+  EXPECT_LT(kept[0][2].size(), 800U);
+  EXPECT_GT(kept[5][0].size(), 10U);  // a part of its lead
+  EXPECT_LT(kept[5][0].size(), 34U);
 }
 
 // Heads change places within their layers, and so do their scores.
