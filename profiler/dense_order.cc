@@ -1,12 +1,14 @@
 #include "profiler/dense_order.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/kv/policies/adaptive_tokens.h"
 #include "engine/kv/policies/policies.h"
 #include "engine/kv/policy.h"
 #include "profiler/evaluation/token_metrics.h"
@@ -19,8 +21,10 @@ using engine::HeadMap;
 using engine::HeadType;
 using engine::kPpm;
 
-// Mandatory entries of a head, about: sinks, the last tokens, special tokens of a template.
-constexpr int64_t kMandatoryEntries = 32;
+// Leads and floors are left out: what heads that are not dense hold does not depend on the others.
+// Heads hold content alone, and are exchanged, at the retention where the order matters most.
+constexpr engine::AdaptiveSettings kSettings = {
+    .floor_entries = 0, .oldest_entries = 0, .content_retention_ppm = 100'000};
 
 // Dense heads by probe score, at most options.num_heads.
 std::vector<size_t> Tried(const HeadMap& map, const DenseOrderOptions& options) {
@@ -42,6 +46,8 @@ struct Sample {
   DecodingSequence source;
   engine::KvPolicySpec spec;
   int64_t num_tokens = 0;
+  int64_t mandatory = 0;  // of num_tokens
+  int64_t content = 0;    // of the others what is no punctuation
   std::vector<int32_t> fed;
   size_t first_scored = 0;      // row of `fed` whose logits predict the first scored token
   std::vector<int32_t> scored;  // the last tokens of the answer
@@ -78,21 +84,35 @@ class Search {
   Search(const Search&) = delete;
   Search& operator=(const Search&) = delete;
 
+  // Of the prompts those that the full cache answers: what it cannot answer says little of what a
+  // smaller one needs. Where it answers none, all of them; as many as may be held.
   Status Open(const std::vector<NeedlePrompt>& prompts) {
     int32_t longest = 1;
     for (const NeedlePrompt& prompt : prompts) {
       longest = std::max(longest, TokensOf(prompt));
     }
+    const int64_t most =
+        std::clamp<int64_t>(options_.max_tokens / longest, 1, std::max(options_.num_samples, 1));
     const std::vector<EvalRow> rows = {ReferenceRow(options_.kv_dtype)};
-    HEADROOM_ASSIGN_OR_RETURN(caches_, CacheSet::Create(*model_, rows, longest,
-                                                        static_cast<int64_t>(prompts.size()) + 2));
-    for (const NeedlePrompt& prompt : prompts) {
-      if (observer_.Cancelled()) {
-        return CancelledStatus();
+    HEADROOM_ASSIGN_OR_RETURN(caches_, CacheSet::Create(*model_, rows, longest, most + 2));
+    for (const bool answered_only : {true, false}) {
+      for (const NeedlePrompt& prompt : prompts) {
+        if (observer_.Cancelled()) {
+          return CancelledStatus();
+        }
+        if (std::ssize(samples_) == most) {
+          return OkStatus();
+        }
+        samples_.push_back(OpenSample(prompt));
+        if (answered_only && !samples_.back().is_answered) {
+          runner().Close(samples_.back().source);
+          samples_.pop_back();
+        }
       }
-      samples_.push_back(OpenSample(prompt));
+      if (!samples_.empty()) {
+        break;
+      }
     }
-    DropUnanswered();
     return OkStatus();
   }
 
@@ -107,21 +127,22 @@ class Search {
   }
 
  private:
-  // How many whole heads the retention of exchanges holds beside mandatory entries, rounded up.
+  int64_t num_heads() const { return static_cast<int64_t>(map_.heads.size()); }
+
+  // Entries of a head, on average, where dense heads hold content alone at most.
+  static int64_t ContentEntries(const Sample& sample) {
+    return engine::ScalePpm(kSettings.content_retention_ppm, sample.num_tokens);
+  }
+
+  // How many heads hold content then, to the nearest: exchanges are tried when so many are left.
   size_t NumExchanged() const {
-    int64_t tokens = 0;
+    int64_t entries = 0;
+    int64_t content = 0;
     for (const Sample& sample : samples_) {
-      tokens += sample.num_tokens;
+      entries += std::max<int64_t>(ContentEntries(sample) - sample.mandatory, 0) * num_heads();
+      content += sample.content;
     }
-    const int64_t length = tokens / static_cast<int64_t>(samples_.size());
-    if (length <= kMandatoryEntries) {
-      return 0;
-    }
-    const int64_t entries = std::max<int64_t>(
-        engine::ScalePpm(options_.exchange_retention_ppm, length) - kMandatoryEntries, 0);
-    const int64_t whole = length - kMandatoryEntries;
-    return static_cast<size_t>((entries * static_cast<int64_t>(map_.heads.size()) + whole - 1) /
-                               whole);
+    return content == 0 ? 0 : static_cast<size_t>((2 * entries + content) / (2 * content));
   }
 
   static void SetType(engine::HeadEntry& head, HeadType type) {
@@ -145,7 +166,7 @@ class Search {
     for (const size_t head : dense) {
       SetType(map->heads[head], HeadType::kDense);
     }
-    return engine::MakeAdaptivePolicy(std::move(map), "balanced", {.floor_entries = 0});
+    return engine::MakeAdaptivePolicy(std::move(map), "balanced", kSettings);
   }
 
   Sample OpenSample(const NeedlePrompt& prompt) {
@@ -153,7 +174,14 @@ class Search {
     PromptTokens context;
     context.ids.assign(prompt.ids.begin(), prompt.ids.begin() + prompt.split);
     context.content_end = prompt.split;
+    const engine::PromptTokens tokens(
+        {.num_tokens = prompt.split,
+         .content_end = prompt.split,
+         .classes = engine::ClassifyPrompt(model_->token_classes, context.ids)},
+        sample.spec.sink_tokens, std::max(sample.spec.window, kSettings.recent_tokens));
     sample.num_tokens = prompt.split;
+    sample.mandatory = tokens.num_mandatory();
+    sample.content = tokens.NumContent(/*num_newest=*/0);
     sample.fed.assign(prompt.ids.begin() + prompt.split, prompt.ids.end());
     sample.spec.policy = "adaptive";
     sample.spec.min_prompt = 0;
@@ -185,24 +213,6 @@ class Search {
     return sample;
   }
 
-  // What the full cache cannot answer says little of what a smaller one needs: it is left out
-  // where others are left.
-  void DropUnanswered() {
-    if (std::none_of(samples_.begin(), samples_.end(),
-                     [](const Sample& sample) { return sample.is_answered; })) {
-      return;
-    }
-    std::vector<Sample> answered;
-    for (Sample& sample : samples_) {
-      if (sample.is_answered) {
-        answered.push_back(std::move(sample));
-      } else {
-        runner().Close(sample.source);
-      }
-    }
-    samples_ = std::move(answered);
-  }
-
   // What the full cache says greedily up to the end of `code`; empty where it does not say it.
   std::vector<int32_t> OwnAnswer(DecodingSequence& sequence, const std::vector<int32_t>& question,
                                  const std::vector<int32_t>& code) {
@@ -225,19 +235,23 @@ class Search {
     return {};
   }
 
-  // What `num_dense` whole heads need beside the mandatory entries of the others.
+  // What `num_dense` heads need beside the mandatory entries of all: their content where that is
+  // all they get, else all tokens. Rounded up to one entry more of each head.
   void SetRetention(Sample& sample, size_t num_dense) const {
-    const auto heads = static_cast<int64_t>(map_.heads.size());
-    const auto dense = static_cast<int64_t>(num_dense);
-    const int64_t others = std::min(sample.num_tokens, kMandatoryEntries);
-    const int64_t entries = dense * sample.num_tokens + (heads - dense) * others;
+    const auto entries_of = [&](int64_t held) {
+      const int64_t entries = static_cast<int64_t>(num_dense) * held;
+      return sample.mandatory + (entries + num_heads() - 1) / num_heads();
+    };
+    int64_t entries = entries_of(sample.content);
+    if (entries > ContentEntries(sample)) {
+      entries = entries_of(sample.num_tokens - sample.mandatory);
+    }
     sample.spec.retention_ppm = std::clamp<int64_t>(
-        (entries * kPpm + heads * sample.num_tokens - 1) / (heads * sample.num_tokens), 1,
-        kPpm - 1);
+        (entries * kPpm + sample.num_tokens - 1) / sample.num_tokens, 1, kPpm - 1);
   }
 
-  // Negative log-likelihood of the right answers of samples [begin, end) when only `dense` are
-  // whole.
+  // How many of the answers of samples [begin, end) are not to be expected when only `dense` hold
+  // more than mandatory tokens. A likelihood would be ruled by the few that no small cache keeps.
   StatusOr<double> LossOf(const std::vector<size_t>& dense, size_t begin, size_t end) {
     // Replaces the one before; the sources are read already and ask for the same scores.
     policies_.Add(MakePolicy(dense));
@@ -252,10 +266,12 @@ class Search {
       SetRetention(sample, dense.size());
       DecodingSequence sequence = runner().OpenFrom(sample.source, sample.spec);
       runner().Feed(sequence, sample.fed, &logits);
+      double nll = 0.0;
       for (size_t i = 0; i < sample.scored.size(); ++i) {
         const auto row = std::span(logits).subspan((sample.first_scored + i) * vocab, vocab);
-        sum += TokenNll(row, sample.scored[i]);
+        nll += TokenNll(row, sample.scored[i]);
       }
+      sum += 1.0 - std::exp(-nll);
       runner().Close(sequence);
       ++done_;
       observer_.Progress(done_, std::max(done_, total_),
@@ -275,20 +291,14 @@ class Search {
   int64_t total_ = 0;
 };
 
-// Prompts with a known answer and a question behind the context, as many as may be held at once:
-// one at least.
-std::vector<NeedlePrompt> Usable(const std::vector<NeedlePrompt>& prompts, int64_t max_tokens) {
+// Prompts with a known answer and a question behind the context.
+std::vector<NeedlePrompt> Usable(const std::vector<NeedlePrompt>& prompts) {
   std::vector<NeedlePrompt> usable;
-  int64_t longest = 0;
   for (const NeedlePrompt& prompt : prompts) {
     const bool has_answer =
         !prompt.is_text() ||
         (!prompt.candidates.empty() && !(prompt.lead.empty() && prompt.candidates.front().empty()));
     if (has_answer && prompt.split > 0 && static_cast<size_t>(prompt.split) < prompt.ids.size()) {
-      longest = std::max(longest, static_cast<int64_t>(prompt.ids.size()));
-      if (!usable.empty() && longest * static_cast<int64_t>(usable.size() + 1) > max_tokens) {
-        break;
-      }
       usable.push_back(prompt);
     }
   }
@@ -303,7 +313,7 @@ StatusOr<std::vector<int32_t>> OrderDenseHeads(const EvalModel& model,
                                                EvalObserver& observer) {
   std::vector<int32_t> ranks(map.heads.size(), -1);
   const std::vector<size_t> tried = Tried(map, options);
-  const std::vector<NeedlePrompt> usable = Usable(prompts, options.max_tokens);
+  const std::vector<NeedlePrompt> usable = Usable(prompts);
   if (tried.size() < 2 || usable.empty()) {
     return ranks;
   }

@@ -2,9 +2,10 @@
 //
 // Probe scores say that a head looks at what is asked for; several heads look at it and few of them
 // matter. Elimination (head_elimination.h) measures that, from the heads with the highest scores,
-// all kept whole while the others hold the mandatory tokens only. What is measured is the
-// likelihood of the code in what the full cache answers, and of the token before it, when the
-// question comes after the compression. One thread.
+// while the others hold the mandatory tokens only: whole ones, and as `adaptive` fills them at a
+// small retention, with content alone, once as few are left as that holds. What is measured is how
+// likely the full cache's answer, the code and the token before it, is not given when the question
+// comes after the compression. One thread.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,9 @@ struct DenseOrderOptions {
   kernels::KvDType kv_dtype = kernels::KvDType::kF32;
   // Heads that are tried, the highest probe scores first; the others follow by score.
   int32_t num_heads = 40;
-  // When as many are left as so small a cache holds whole, each may be exchanged for one that went.
-  int64_t exchange_retention_ppm = 100'000;
-  // All prompts' full caches are held at once: no more of them than this.
+  // Prompts that are measured, the first that the full cache answers; all their full caches are
+  // held at once, no more of them than max_tokens.
+  int32_t num_samples = 40;
   int64_t max_tokens = 49'152;
   int32_t max_answer = 24;             // tokens that the full cache may take to say what was hidden
   std::vector<int32_t> eos_token_ids;  // end its answer

@@ -46,10 +46,7 @@ double WorthOf(const std::string& prefer, const SplitResult& split,
   const double nats = prefer == "answers"    ? options.answers_nats
                       : prefer == "balanced" ? options.balanced_nats
                                              : 0.0;
-  const double share = static_cast<double>(split.dense_share_ppm) / static_cast<double>(kPpm);
-  const double answers =
-      (Answered(split.seen) + Answered(split.unseen)) / 2.0 + options.share_answers * share;
-  return nats * answers - split.delta_nll;
+  return nats * (Answered(split.seen) + Answered(split.unseen)) / 2.0 - split.delta_nll;
 }
 
 engine::SpendPlan ChooseSpend(const std::string& prefer, const std::vector<SplitResult>& splits,

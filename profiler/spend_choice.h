@@ -28,15 +28,10 @@ struct SpendChoiceOptions {
   // What all answers of both protocols are worth, in nats of delta-NLL. One nat makes a text nearly
   // three times as unlikely. `fluency`: nothing.
   double answers_nats = 10.0;
-  double balanced_nats = 2.0;
-  // What a dense share of 1 counts for beside them, in answers: questions made from held-out text
-  // may all be answered where those of another text are not. Validation reads it where it made
-  // them.
-  double share_answers = 0.1;
+  double balanced_nats = 1.25;
 };
 
-// What a split is worth under a preference, in nats: its answers, and its dense share as some of
-// them, less its delta-NLL.
+// What a split is worth under a preference, in nats: its answers less its delta-NLL.
 double WorthOf(const std::string& prefer, const SplitResult& split,
                const SpendChoiceOptions& options);
 

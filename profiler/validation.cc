@@ -213,12 +213,8 @@ class Validator {
             const ValidationOptions& options, EvalObserver& observer, HeadMap& map)
       : options_(options),
         tsp_layer_(model.shape.tsp_layer),
-        choice_(options.choice),
         meter_(model, material, observer),
         map_(map) {
-    if (!material.made_tasks) {
-      choice_.share_answers = 0.0;  // questions of the user's own kind say what they need
-    }
     map_.validation = {};
     map_.validation.documents = static_cast<int32_t>(material.documents.size());
     for (const NeedleTask& task : material.tasks) {
@@ -346,7 +342,7 @@ class Validator {
   void SetPlans() {
     map_.spend.clear();
     for (const char* prefer : {"answers", kBalanced, "fluency"}) {
-      map_.spend.push_back(ChooseSpend(prefer, splits_, choice_));
+      map_.spend.push_back(ChooseSpend(prefer, splits_, options_.choice));
     }
   }
 
@@ -407,14 +403,16 @@ class Validator {
       }
       const std::string at = fmt::format("at retention {}", PpmText(chosen.retention_ppm));
       // The front trades fluency for answers: only a loss in both is a loss.
-      const bool answers_more =
-          chosen.seen_ppm + chosen.unseen_ppm > uniform.seen_ppm + uniform.unseen_ppm;
-      if (chosen.kl_ppm > uniform.kl_ppm && !answers_more) {
+      const int64_t answers = chosen.seen_ppm + chosen.unseen_ppm;
+      const int64_t uniform_answers = uniform.seen_ppm + uniform.unseen_ppm;
+      if (chosen.kl_ppm > uniform.kl_ppm && answers <= uniform_answers) {
         map_.validation.reasons.push_back(
             fmt::format("{}: KL {} with the map, {} with uniform fastkv", at,
                         PpmText(chosen.kl_ppm), PpmText(uniform.kl_ppm)));
       }
-      if (chosen.seen_ppm < uniform.seen_ppm || chosen.unseen_ppm < uniform.unseen_ppm) {
+      // Both protocols together: of few questions one more or less with the question seen is
+      // chance.
+      if (answers < uniform_answers) {
         map_.validation.reasons.push_back(
             fmt::format("{}: fewer needles answered than with uniform fastkv", at));
       }
@@ -423,7 +421,6 @@ class Validator {
 
   const ValidationOptions& options_;
   const int32_t tsp_layer_;
-  SpendChoiceOptions choice_;
   Meter meter_;
   HeadMap& map_;
   Measured full_;

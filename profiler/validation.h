@@ -27,8 +27,7 @@ struct ValidationMaterial {
   std::vector<Document> documents;  // each longer than fidelity.continuation_tokens
   FidelityOptions fidelity;
   std::vector<NeedleTask> tasks;
-  NeedleOptions needles;    // protocols: both
-  bool made_tasks = false;  // from held-out text, where the profile was given none of its own
+  NeedleOptions needles;  // protocols: both
 };
 
 struct ValidationOptions {

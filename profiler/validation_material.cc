@@ -109,7 +109,6 @@ ValidationMaterial MakeValidationMaterial(const HeldOut& held_out, const TextFor
   if (task.prompts.empty() && format != nullptr) {
     task.prompts = MakeNeedles(held_out.prompts, *format, options.num_needles,
                                options.seed + kHeldOutSeed, options);
-    material.made_tasks = !task.prompts.empty();
   }
   for (NeedlePrompt& prompt : task.prompts) {
     prompt.candidates.clear();  // answers count, not ranks

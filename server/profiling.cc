@@ -20,8 +20,8 @@ namespace {
 // Of the prompts, kept apart for validation: one in eight, at most sixteen.
 constexpr int64_t kHeldOutShare = 8;
 constexpr int64_t kMostHeldOut = 16;
-// Prompts that the order of dense heads is measured on: each costs some hundred short passes.
-constexpr int32_t kOrderNeedles = 40;
+// Prompts that are made for the order of dense heads: enough where the full cache answers half.
+constexpr int32_t kOrderNeedles = 80;
 
 StatusOr<profiler::ProfileInput> ReadInputs(const ProfileRequest& request, const Runtime& runtime,
                                             const profiler::TextFormat* format) {

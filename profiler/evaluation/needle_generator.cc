@@ -114,8 +114,11 @@ NeedlePrompt MakeIdNeedle(Draws& draws, const std::vector<int32_t>& text, bool t
 constexpr const char* kPlaces[] = {"Helsinki", "Nairobi", "Lisbon",  "Ottawa",   "Zagreb", "Hanoi",
                                    "Dakar",    "Quito",   "Tallinn", "Canberra", "Muscat", "Riga",
                                    "Bogota",   "Sofia",   "Kigali",  "Bern"};
-constexpr const char* kThings[] = {"vault code",   "gate number",   "locker code",
-                                   "badge number", "radio channel", "archive number"};
+// Most of them are no numbers to a reader: an answer that a model would expect without the text
+// says little of what it fetched.
+constexpr const char* kThings[] = {"magic word",  "access key",   "safe combination",
+                                   "pass phrase", "lucky number", "hidden message",
+                                   "vault code",  "call sign"};
 
 // Whole UTF-8 text from the bytes of tokens: an unfinished character at the end is dropped.
 std::string WholeText(const models::Tokenizer& tokenizer, const std::vector<int32_t>& ids) {

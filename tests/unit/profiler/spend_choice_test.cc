@@ -34,17 +34,18 @@ TEST(WorthOfTest, MoreAnswersThanTheFullCacheGivesAreWorthNoMore) {
             WorthOf("answers", Split(1, 0, 0.0, 1.0, 1.0), {}));
 }
 
-// Both answer all that was held out: what the share is worth decides, and fluency pays nothing.
-TEST(WorthOfTest, TheDenseShareCountsForSomeAnswers) {
-  const std::vector<SplitResult> splits = {Split(100'000, 800'000, 0.10, 1, 1),
-                                           Split(100'000, 1'000'000, 0.25, 1, 1)};
-  EXPECT_DOUBLE_EQ(WorthOf("answers", splits[0], {}), 10.0 * 1.08 - 0.10);
-  EXPECT_DOUBLE_EQ(WorthOf("answers", splits[1], {}), 10.0 * 1.1 - 0.25);
-  EXPECT_EQ(ChooseSpend("answers", splits, {}).points[0].dense_share_ppm, 1'000'000);
-  EXPECT_EQ(ChooseSpend("balanced", splits, {}).points[0].dense_share_ppm, 800'000);
-  EXPECT_EQ(ChooseSpend("fluency", splits, {}).points[0].dense_share_ppm, 800'000);
-  EXPECT_EQ(ChooseSpend("answers", splits, {.share_answers = 0}).points[0].dense_share_ppm,
-            800'000);
+// One answer in twenty more for a tenth of a nat: `answers` buys it, the others do not; a fifth
+// more answers `balanced` buys as well.
+TEST(WorthOfTest, EachPreferenceBuysWhatItsPriceAllows) {
+  const auto chosen = [](const char* prefer, double seen) {
+    const std::vector<SplitResult> splits = {Split(100'000, 800'000, 0.10, 0.75, 0.75),
+                                             Split(100'000, 1'000'000, 0.20, seen, 0.75)};
+    return ChooseSpend(prefer, splits, {}).points[0].dense_share_ppm;
+  };
+  EXPECT_EQ(chosen("answers", 0.85), 1'000'000);
+  EXPECT_EQ(chosen("balanced", 0.85), 800'000);
+  EXPECT_EQ(chosen("balanced", 0.95), 1'000'000);
+  EXPECT_EQ(chosen("fluency", 0.95), 800'000);
 }
 
 TEST(WorthOfTest, NeedlesThatNobodyAskedForCountAsAnswered) {

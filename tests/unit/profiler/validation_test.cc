@@ -175,6 +175,21 @@ TEST_F(ValidationTest, TextThatTheFullCacheDoesNotAnswerIsLeftOut) {
   const auto same = OrderDenseHeads(eval_, more, {}, map, observer_);
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(*same, *own);
+  // Prompts are opened until as many are answered as are measured, whatever stands between them.
+  std::rotate(more.begin(), more.begin() + 2, more.end());
+  for (NeedlePrompt prompt : Needles(6, 17)) {
+    prompt.candidates = {{prompt.answer.back()}};
+    prompt.answer.clear();
+    more.push_back(prompt);
+  }
+  std::vector<NeedlePrompt> turned = prompts;
+  std::rotate(turned.begin(), turned.begin() + 2, turned.end());
+  DenseOrderOptions four;
+  four.num_samples = 4;
+  const auto first = OrderDenseHeads(eval_, more, four, map, observer_);
+  const auto alone = OrderDenseHeads(eval_, turned, {}, map, observer_);
+  ASSERT_TRUE(first.ok() && alone.ok());
+  EXPECT_EQ(*first, *alone);
   // An end of turn ends the answer. Where none is left, the code is expected behind the lead.
   DenseOrderOptions ended;
   ended.eos_token_ids.assign(first_tokens.begin(), first_tokens.end());
@@ -240,21 +255,6 @@ TEST_F(ValidationTest, AMapOfTheWrongHeadsDoesNotAnswer) {
   EXPECT_LT(wrong.validation.front[0].unseen_ppm, kPpm / 2);
 }
 
-// A price below nothing shows whether it is read: the smallest share is worth the most then.
-TEST_F(ValidationTest, TheDenseShareHasAPriceOnlyWhereQuestionsWereMade) {
-  ValidationOptions options;
-  options.retentions_ppm = {200'000};
-  options.dense_shares_ppm = {0, 900'000};
-  options.choice.share_answers = -1000.0;
-  ValidationMaterial material = Material(8);
-  for (const bool made : {false, true}) {
-    HeadMap map = MapWith({{1, 1}, {1, 0}});
-    material.made_tasks = made;
-    ASSERT_TRUE(ValidateMap(eval_, material, options, observer_, &map).ok());
-    EXPECT_EQ(map.FindSpend("answers")->points[0].dense_share_ppm, made ? 0 : 900'000);
-  }
-}
-
 TEST_F(ValidationTest, FewPromptsLeaveAMapUnvalidated) {
   HeadMap map = MapWith({{1, 1}, {1, 0}});
   map.profile.corpus.emplace_back().prompts = 99;
@@ -303,7 +303,6 @@ TEST(ValidationMaterialTest, HeldOutPromptsBecomeDocumentsAndTheirNeedlesTasks) 
   ASSERT_EQ(material.tasks[0].prompts.size(), 2u);  // the long one does not fit
   EXPECT_EQ(material.tasks[0].prompts[1].id, "n2");
   EXPECT_TRUE(material.tasks[0].prompts[0].candidates.empty());  // answers count, not ranks
-  EXPECT_FALSE(material.made_tasks);                             // these were given
 }
 
 TEST(ValidationMaterialTest, ShortPromptsGiveNothing) {
