@@ -19,6 +19,11 @@ size_t DropsOf(size_t left, size_t num_single) {
   return left > num_single + 1 ? 2 : 1;
 }
 
+// Several go at a time at first, so that the number itself may be passed over.
+bool Exchanges(size_t before, size_t left, const EliminationOptions& options) {
+  return before > options.num_exchanged && left <= options.num_exchanged;
+}
+
 std::vector<size_t> Without(std::vector<size_t> heads, size_t index) {
   heads.erase(heads.begin() + static_cast<ptrdiff_t>(index));
   return heads;
@@ -97,8 +102,9 @@ StatusOr<std::vector<size_t>> OrderByElimination(const std::vector<size_t>& head
                                                  const LossOfHeads& loss_of) {
   Elimination elimination(heads, num_samples, loss_of);
   while (elimination.num_left() > 1) {
-    HEADROOM_RETURN_IF_ERROR(elimination.Drop(DropsOf(elimination.num_left(), options.num_single)));
-    if (elimination.num_left() == options.num_exchanged) {
+    const size_t before = elimination.num_left();
+    HEADROOM_RETURN_IF_ERROR(elimination.Drop(DropsOf(before, options.num_single)));
+    if (Exchanges(before, elimination.num_left(), options)) {
       HEADROOM_RETURN_IF_ERROR(elimination.Exchange());
     }
   }
@@ -109,8 +115,9 @@ int64_t EliminationWork(size_t num_heads, size_t num_samples, const EliminationO
   int64_t work = 0;
   for (size_t left = num_heads; left > 1;) {
     work += RaceWork(left, num_samples);
+    const size_t before = left;
     left -= DropsOf(left, options.num_single);
-    if (left == options.num_exchanged) {
+    if (Exchanges(before, left, options)) {
       const size_t num_back = std::min(num_heads - left, kMostBack);
       work += static_cast<int64_t>(num_samples) +
               kMostExchanges * RaceWork(left * num_back, num_samples);

@@ -18,7 +18,7 @@ namespace headroom::profiler {
 struct EliminationOptions {
   // While more than so many are left, two go at a time; four while more than twice as many are.
   size_t num_single = 12;
-  size_t num_exchanged = 0;  // so many are left when exchanges are tried; 0: none
+  size_t num_exchanged = 0;  // as few are left when exchanges are tried; 0: none
 };
 
 // The sum of losses over the samples [begin, end) where `heads` alone are there.

@@ -96,7 +96,7 @@ AdaptiveInput RandomInput(uint64_t seed) {
       head.quota = head.elastic ? 0 : below(room + 1);
       head.lead = std::min(lead, room - head.quota);
       head.floor = head.elastic ? std::min(floor, room - head.lead) : 0;
-      head.content = below(room - head.lead + 1);
+      head.content = below(room + 1);
       head.fill_order = below(4);
       head.demand = below(9);
       input.heads.push_back(head);
@@ -245,7 +245,8 @@ Given SplitSlowly(const AdaptiveInput& input) {
   for (const bool whole : {false, true}) {
     while (dense > 0) {
       const size_t i = next_dense([&](size_t head) {
-        return given.heads[head] < (whole ? heads[head].room : leads[head] + first[head]);
+        return given.heads[head] <
+               (whole ? heads[head].room : std::min(heads[head].room, leads[head] + first[head]));
       });
       if (i == heads.size()) {
         break;

@@ -82,6 +82,15 @@ TEST(HeadEliminationTest, AnExchangeBringsBackTheBetterOfTwoThatDoTheSame) {
   EXPECT_EQ(set_of(*with), (std::set<size_t>{2, 3, 4, 5, 6, 7, 8}));
 }
 
+// Two of nine go at a time while more than six are left: there are never eight.
+TEST(HeadEliminationTest, ExchangesAreTriedWhereTheirNumberIsPassedOver) {
+  EliminationOptions options = {.num_single = 5, .num_exchanged = 8};
+  const auto order = OrderByElimination(Heads(9), kSamples, options, OfEach(LossOfSubstitutes));
+  ASSERT_TRUE(order.ok());
+  EXPECT_EQ(std::set<size_t>(order->begin(), order->begin() + 7),
+            (std::set<size_t>{2, 3, 4, 5, 6, 7, 8}));
+}
+
 TEST(HeadEliminationTest, OfEqualLossesTheEarlierHeadStays) {
   const auto order = OrderByElimination({4, 2, 9, 7}, kSamples, {.num_exchanged = 2},
                                         OfEach([](const std::vector<size_t>&) { return 1.0; }));

@@ -253,6 +253,10 @@ TEST_F(ValidationTest, AMapOfTheWrongHeadsDoesNotAnswer) {
   ASSERT_TRUE(ValidateMap(eval_, material, options, observer_, &wrong).ok());
   EXPECT_EQ(right.validation.front[0].unseen_ppm, kPpm);
   EXPECT_LT(wrong.validation.front[0].unseen_ppm, kPpm / 2);
+  EXPECT_NE(right.validation.status, "fail");
+  EXPECT_EQ(wrong.validation.status, "fail");  // fastkv answers all seen and a quarter unseen
+  EXPECT_EQ(wrong.validation.reasons.back(),
+            "at retention 0.2: fewer needles answered than with uniform fastkv");
 }
 
 TEST_F(ValidationTest, FewPromptsLeaveAMapUnvalidated) {
